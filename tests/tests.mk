@@ -1,0 +1,33 @@
+# Test binaries. Each tests/<kind>/test_*.c is one program; tests/support/*.c is linked into all of them.
+# A test program exits 0 only if all its checks passed and at least one ran.
+
+TEST_SUPPORT := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/support/*.c))
+UNIT_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+KERN_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/kern/test_*.c))
+MODEL_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/model/test_*.c tests/golden/test_*.c tests/fault/test_*.c))
+FUZZ_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
+TEST_LIBS := -lcmocka $(if $(wildcard /usr/include/pcre2.h),-lpcre2-8)
+
+$(BUILD)/tests/%.o: tests/%.c
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(CC) $(ALLC) -Itests -MMD -MP -c -o $@ $<
+
+$(UNIT_BIN) $(KERN_BIN) $(MODEL_BIN): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(BUILD)/libskua.a
+	@echo "  LD    $@"
+	$(Q)$(CC) $(ALLLD) -o $@ $< $(TEST_SUPPORT) $(BUILD)/libskua.a $(TEST_LIBS) $(ALLLIBS)
+
+# Fuzz targets define LLVMFuzzerTestOneInput; by default they get a main that replays the files and folders named on the command line.
+$(FUZZ_BIN): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libskua.a
+	@echo "  LD    $@"
+	$(Q)$(CC) $(ALLLD) -o $@ $< $(if $(filter 1,$(LIBFUZZER)),-fsanitize=fuzzer,$(BUILD)/tests/fuzz/replay_main.o) $(BUILD)/libskua.a $(ALLLIBS)
+
+.PHONY: tests check check-full
+.SECONDARY:
+tests: $(UNIT_BIN) $(KERN_BIN) $(MODEL_BIN) $(FUZZ_BIN)
+
+check:
+	$(Q)bash tests/run.sh
+
+check-full: all $(MODEL_BIN)
+	$(Q)bash tests/run.sh --full
