@@ -30,8 +30,8 @@ void error_prefix(skua_error *err, const char *fmt, ...)
     if (n < 0)
         return;
     size_t used = (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
-    snprintf(text + used, sizeof text - used, ": %s", err->message);
-    memcpy(err->message, text, sizeof text);
+    if (snprintf(text + used, sizeof text - used, ": %s", err->message) >= 0) /* a message that is too long is cut */
+        memcpy(err->message, text, sizeof text);
 }
 
 int error_nomem(skua_error *err, const char *what, size_t size_bytes)
