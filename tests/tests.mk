@@ -15,7 +15,16 @@ $(BUILD)/tests/%.o: tests/%.c
 
 $(UNIT_BIN) $(KERN_BIN) $(MODEL_BIN): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(BUILD)/libskua.a
 	@echo "  LD    $@"
-	$(Q)$(CC) $(ALLLD) -o $@ $< $(TEST_SUPPORT) $(BUILD)/libskua.a $(TEST_LIBS) $(ALLLIBS)
+	$(Q)$(CC) $(ALLLD) -o $@ $< $(TEST_SUPPORT) $(TEST_ARCHIVES) $(BUILD)/libskua.a $(TEST_LIBS) $(ALLLIBS)
+
+# tests/unit/test_cmd_*.c test helpers of src/cmd: every object there but main and the commands themselves (cmd_*.c).
+CMD_HELPERS := $(filter-out $(BUILD)/obj/cmd/main.o $(BUILD)/obj/cmd/cmd_%,$(CMDOBJ))
+$(BUILD)/libcmd.a: $(CMD_HELPERS)
+	@echo "  AR    $@"
+	$(Q)rm -f $@ && ar rcs $@ $^
+CMD_TESTS := $(filter $(BUILD)/tests/unit/test_cmd_%,$(UNIT_BIN))
+$(CMD_TESTS): $(BUILD)/libcmd.a
+$(CMD_TESTS): TEST_ARCHIVES := $(BUILD)/libcmd.a
 
 # Fuzz targets define LLVMFuzzerTestOneInput; by default they get a main that replays the files and folders named on the command line.
 $(FUZZ_BIN): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libskua.a
