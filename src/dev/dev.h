@@ -1,0 +1,45 @@
+/* The device seam: memory and execution of op lists (kern/kern.h). A model knows only this interface; a backend is a set of
+ * these functions.
+ *
+ * Buffers belong to the device that made them. Sizes and offsets are in bytes. Functions that can fail return 0 or SKUA_E...
+ * A device executes one op list at a time; calls on one device from several threads must be serialised by the caller.
+ */
+#ifndef SKUA_DEV_DEV_H
+#define SKUA_DEV_DEV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "kern/kern.h"
+
+struct dev;
+
+struct dev_ops {
+    /* New zeroed memory. The CPU device takes it from the system in whole pages that cost nothing until touched. */
+    int (*buf_alloc)(struct dev *d, size_t size, struct kern_buf **out, skua_error *err);
+    /* Wrap memory of the host that stays valid until buf_free (mapped weights). Read-only. */
+    int (*buf_wrap)(struct dev *d, const void *host, size_t size, struct kern_buf **out, skua_error *err);
+    void (*buf_free)(struct dev *d, struct kern_buf *b); /* NULL allowed */
+    void (*write)(struct dev *d, struct kern_view dst, const void *src, size_t size);
+    void (*read)(struct dev *d, struct kern_view src, void *dst, size_t size);
+    void (*clear)(struct dev *d, struct kern_view dst, size_t size);
+    /* Execute ops in order, as if one after the other. Returns when the results are readable. */
+    int (*run)(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err);
+    /* What MATMUL takes for a weight type: enum kern_act, or -1 if the type cannot be multiplied. */
+    int (*act_kind)(const struct dev *d, uint32_t weight_type);
+    void (*destroy)(struct dev *d);
+};
+
+struct dev {
+    const struct dev_ops *ops;
+    const char *name;        /* "cpu" */
+    const char *kernels;     /* the tier in use: "avx512vnni", ... */
+    int n_threads;
+    size_t allocated_bytes;  /* live buf_alloc memory */
+};
+
+/* The CPU device with n_threads threads (>= 1) and a kernel table (kern_reference, or one of kern_select). */
+int dev_cpu_create(const struct kern_table *table, int n_threads, struct dev **out, skua_error *err);
+
+#endif

@@ -1,0 +1,172 @@
+/* The CPU device: an op list is run by all threads together. Each op is cut into pieces of work units which the threads take
+ * from a shared counter (results do not depend on who computes what), with a barrier between ops.
+ *
+ * Memory comes from anonymous maps: zeroed, aligned to pages, and resident only where touched. */
+#include "dev/dev.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+/* Pieces per thread and op: enough to even out a slow thread, few enough to keep the counter cheap. */
+#define PIECES_PER_THREAD 4
+
+struct dev_cpu {
+    struct dev base;
+    const struct kern_table *table;
+    struct pool *pool;
+};
+
+struct cpu_buf {
+    struct kern_buf base;
+    size_t mapped; /* 0 for wrapped memory */
+};
+
+struct run_job {
+    struct dev_cpu *dev;
+    const struct kern_op *ops;
+    int n_ops;
+    const struct kern_batch *batch;
+    /* Next unit of an op. Two counters used in turns: while ops use one, the other is reset behind the barrier. */
+    _Alignas(64) _Atomic int64_t next[2];
+};
+
+static int cpu_buf_alloc(struct dev *d, size_t size, struct kern_buf **out, skua_error *err)
+{
+    *out = NULL;
+    struct cpu_buf *b = mem_alloc(sizeof *b);
+    if (!b)
+        return error_nomem(err, "device buffer", size);
+    size_t mapped = size ? size : 1;
+    void *p = fault_io() ? MAP_FAILED : mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        mem_free(b);
+        return error_nomem(err, "device buffer", size);
+    }
+    *b = (struct cpu_buf){.base = {.host = p, .size = size}, .mapped = mapped};
+    d->allocated_bytes += size;
+    *out = &b->base;
+    return 0;
+}
+
+static int cpu_buf_wrap(struct dev *d, const void *host, size_t size, struct kern_buf **out, skua_error *err)
+{
+    (void)d;
+    *out = NULL;
+    struct cpu_buf *b = mem_alloc(sizeof *b);
+    if (!b)
+        return error_nomem(err, "device buffer", sizeof *b);
+    *b = (struct cpu_buf){.base = {.host = (void *)(uintptr_t)host, .size = size}};
+    *out = &b->base;
+    return 0;
+}
+
+static void cpu_buf_free(struct dev *d, struct kern_buf *buf)
+{
+    if (!buf)
+        return;
+    struct cpu_buf *b = (struct cpu_buf *)buf;
+    if (b->mapped) {
+        munmap(b->base.host, b->mapped);
+        d->allocated_bytes -= b->base.size;
+    }
+    mem_free(b);
+}
+
+static void cpu_write(struct dev *d, struct kern_view dst, const void *src, size_t size)
+{
+    (void)d;
+    memcpy(kern_ptr(dst), src, size);
+}
+
+static void cpu_read(struct dev *d, struct kern_view src, void *dst, size_t size)
+{
+    (void)d;
+    memcpy(dst, kern_ptr(src), size);
+}
+
+static void cpu_clear(struct dev *d, struct kern_view dst, size_t size)
+{
+    (void)d;
+    memset(kern_ptr(dst), 0, size);
+}
+
+static int64_t piece_units(int64_t units, int64_t grain, int n_threads)
+{
+    int64_t piece = (units + (int64_t)n_threads * PIECES_PER_THREAD - 1) / ((int64_t)n_threads * PIECES_PER_THREAD);
+    return (piece + grain - 1) / grain * grain;
+}
+
+static void run_thread(void *arg, int thread, int n_threads)
+{
+    struct run_job *job = arg;
+    const struct kern_table *table = job->dev->table;
+    for (int i = 0; i < job->n_ops; i++) {
+        const struct kern_op *op = &job->ops[i];
+        int64_t units = kern_units(op, job->batch);
+        if (n_threads == 1) {
+            kern_run(table, op, job->batch, 0, units);
+            continue;
+        }
+        _Atomic int64_t *next = &job->next[i & 1];
+        int64_t piece = piece_units(units, kern_grain(op), n_threads);
+        for (;;) {
+            int64_t begin = atomic_fetch_add_explicit(next, piece, memory_order_relaxed);
+            if (begin >= units)
+                break;
+            kern_run(table, op, job->batch, begin, begin + piece < units ? begin + piece : units);
+        }
+        if (thread == 0)
+            atomic_store_explicit(&job->next[(i + 1) & 1], 0, memory_order_relaxed);
+        pool_barrier(job->dev->pool);
+    }
+}
+
+static int cpu_run(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err)
+{
+    (void)err; /* CPU kernels cannot fail */
+    struct dev_cpu *c = (struct dev_cpu *)d;
+    struct run_job job = {.dev = c, .ops = ops, .n_ops = n_ops, .batch = batch};
+    pool_run(c->pool, 0, run_thread, &job);
+    return 0;
+}
+
+static int cpu_act_kind(const struct dev *d, uint32_t weight_type)
+{
+    return kern_act_kind(((const struct dev_cpu *)d)->table, weight_type);
+}
+
+static void cpu_destroy(struct dev *d)
+{
+    if (!d)
+        return;
+    pool_destroy(((struct dev_cpu *)d)->pool);
+    mem_free(d);
+}
+
+static const struct dev_ops cpu_ops = {
+    .buf_alloc = cpu_buf_alloc, .buf_wrap = cpu_buf_wrap, .buf_free = cpu_buf_free, .write = cpu_write, .read = cpu_read,
+    .clear = cpu_clear, .run = cpu_run, .act_kind = cpu_act_kind, .destroy = cpu_destroy,
+};
+
+int dev_cpu_create(const struct kern_table *table, int n_threads, struct dev **out, skua_error *err)
+{
+    *out = NULL;
+    struct dev_cpu *c = mem_calloc(1, sizeof *c);
+    if (!c)
+        return error_nomem(err, "CPU device", sizeof *c);
+    int rc = pool_create(n_threads, &c->pool);
+    if (rc) {
+        mem_free(c);
+        if (rc == SKUA_ENOMEM)
+            return error_nomem(err, "thread pool", 0);
+        return error_set(err, rc, "cannot start %d threads (1 to %d are possible)", n_threads, POOL_MAX_THREADS);
+    }
+    c->base = (struct dev){.ops = &cpu_ops, .name = "cpu", .kernels = table->name, .n_threads = n_threads};
+    c->table = table;
+    *out = &c->base;
+    return 0;
+}
