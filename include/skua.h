@@ -38,6 +38,76 @@ typedef struct skua_error {
 
 const char *skua_error_name(int code); /* "malformed file", ... never NULL */
 
+/* ---- engine: a model file on a device ---- */
+
+typedef struct skua_engine skua_engine;
+typedef struct skua_session skua_session;
+
+enum skua_precision {
+    SKUA_PRECISION_AUTO,      /* integer activations for quantised weights: the fast path */
+    SKUA_PRECISION_REFERENCE  /* float32 activations, double accumulation, float32 KV cache: slow, for checking */
+};
+
+typedef struct skua_engine_params {
+    int32_t n_threads;             /* 0: all physical cores that this process may use */
+    enum skua_precision precision;
+    const char *cpu_tier;          /* "scalar", "avx2", "avx512", ... NULL: the best one. SKUA_EARG if this CPU lacks it */
+    const char *kv_type;           /* "F16" (default, NULL), "F32", "BF16", "Q8_0"; the reference precision always uses F32 */
+    int32_t max_rows;              /* rows per forward pass; 0: 512 */
+} skua_engine_params;
+
+/* Map and check the model, start the threads. params may be NULL. The engine and all its sessions are used by one thread at a
+   time. */
+int  skua_engine_open(const char *path, const skua_engine_params *params, skua_engine **out, skua_error *err);
+void skua_engine_close(skua_engine *e); /* NULL allowed; sessions must be freed before */
+
+typedef struct skua_engine_info {
+    const char *path, *arch, *name; /* name: general.name, "" when absent */
+    int32_t n_layer, n_vocab, n_embd, n_ctx_train;
+    bool has_mtp;                   /* a bundled MTP block was found */
+    const char *kernels;            /* the kernel tier in use */
+    const char *kv_type;
+    int32_t n_threads;
+    size_t file_bytes, workspace_bytes, state_bytes, kv_page_bytes; /* state and KV page: per session */
+    int32_t kv_page_rows;           /* positions per KV page */
+    const char *warnings;           /* lines, "" when there is nothing to say */
+    const char *chat_template;      /* tokenizer.chat_template, NULL when absent; not zero-terminated */
+    size_t chat_template_len;
+} skua_engine_info;
+
+skua_engine_info skua_engine_get_info(const skua_engine *e);
+
+/* ---- sessions: one sequence of tokens with its KV cache and recurrent state ---- */
+
+/* n_ctx: most tokens the session may hold; 0: the model's trained context length. */
+int  skua_session_create(skua_engine *e, int32_t n_ctx, skua_session **out, skua_error *err);
+void skua_session_free(skua_session *s);   /* NULL allowed */
+void skua_session_reset(skua_session *s);  /* back to no tokens */
+int32_t skua_session_length(const skua_session *s);          /* tokens evaluated */
+int32_t skua_session_ctx(const skua_session *s);
+const int32_t *skua_session_tokens(const skua_session *s);   /* [length] */
+size_t skua_session_bytes(const skua_session *s);            /* memory held */
+
+enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL };
+
+/* Tokens to append to a session. */
+typedef struct skua_feed {
+    skua_session *session;
+    const int32_t *ids;
+    int32_t n_ids;           /* >= 1 */
+    enum skua_logits want;
+    float *logits;           /* the caller's: n_vocab floats for LAST, n_ids * n_vocab for ALL, unused for NONE */
+    int32_t n_done;          /* out: tokens of ids that are evaluated; equals n_ids on success */
+} skua_feed;
+
+/* Called between forward passes with the tokens done and the total over all feeds; return false to stop (SKUA_ECANCELED). */
+typedef bool skua_progress(void *user, int32_t n_done, int32_t n_total);
+
+/* Evaluate all feeds (each session at most once), packed into forward passes of up to max_rows rows. A failure leaves every
+   session valid with n_done tokens appended. Errors: SKUA_EARG for an id outside the vocabulary, SKUA_ELIMIT when a session's
+   context would overflow (checked before anything is evaluated), SKUA_ENOMEM. */
+int skua_eval(skua_engine *e, skua_feed *feeds, int32_t n_feeds, skua_progress *progress, void *user, skua_error *err);
+
 #ifdef __cplusplus
 }
 #endif

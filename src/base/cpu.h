@@ -31,4 +31,14 @@ int cpu_physical_cores(void);
 /* "Intel(R) Xeon(R) Processor, 2 cores, fma f16c bmi2 avx2": one line, cut to fit size, zero-terminated (size >= 1). */
 void cpu_describe(char *buf, size_t size);
 
+/* A hint for the body of a waiting loop. */
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif

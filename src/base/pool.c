@@ -1,19 +1,19 @@
 /* Thread pool; see pool.h.
  *
- * A job is announced by increasing `generation`; workers wait for the change. The last worker to leave it increases
- * `finished`, for which the caller waits. Waiting is the same everywhere: spin
- * SPIN_ROUNDS times, then sleep on a condition variable. The barrier counts arrivals; the last one opens the next phase.
- * Sleeping waiters are woken under the mutex only if there are any, so that the fast path makes no system call. */
+ * A job is announced by increasing `generation`; workers wait for the change. The last worker to leave it increases `finished`, for
+ * which the caller waits. Waiting: spin SPIN_ROUNDS times, then sleep on a condition variable. Sleepers are woken under the mutex,
+ * and only if there are any, so that the fast path makes no system call. */
 #include "base/pool.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "skua.h"
 
-#define SPIN_ROUNDS 4000 /* some tens of microseconds: about the serial part between two ops */
+#define SPIN_ROUNDS 2000 /* of tens of nanoseconds: covers sampling and the like between two jobs */
 
 struct pool {
     int n_threads;
@@ -22,11 +22,8 @@ struct pool {
 
     pool_fn *fn;
     void *arg;
-    int n_active; /* threads of the current job */
 
     _Alignas(64) _Atomic uint32_t generation; /* jobs announced */
-    _Alignas(64) _Atomic uint32_t phase;      /* barriers opened */
-    _Alignas(64) _Atomic int arrived;         /* threads at the current barrier */
     _Alignas(64) _Atomic uint32_t finished;   /* jobs that all workers have left */
     _Alignas(64) _Atomic int running;         /* workers that have not left the current job */
     _Alignas(64) _Atomic int sleepers;
@@ -39,15 +36,6 @@ struct worker_arg {
     struct pool *pool;
     int index;
 };
-
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* Wait until *word differs from `old`. */
 static void wait_change(struct pool *p, _Atomic uint32_t *word, uint32_t old)
@@ -77,19 +65,6 @@ static void change(struct pool *p, _Atomic uint32_t *word)
     }
 }
 
-void pool_barrier(struct pool *p)
-{
-    if (p->n_active == 1)
-        return;
-    uint32_t phase = atomic_load(&p->phase);
-    if (atomic_fetch_add(&p->arrived, 1) + 1 == p->n_active) {
-        atomic_store(&p->arrived, 0);
-        change(p, &p->phase);
-    } else {
-        wait_change(p, &p->phase, phase);
-    }
-}
-
 static void *worker_main(void *arg)
 {
     struct pool *p = ((struct worker_arg *)arg)->pool;
@@ -101,8 +76,7 @@ static void *worker_main(void *arg)
         seen++;
         if (atomic_load(&p->stop))
             return NULL;
-        if (index < p->n_active)
-            p->fn(p->arg, index, p->n_active);
+        p->fn(p->arg, index, p->n_threads);
         /* every worker reports, so that none can still be looking at this job when the next one is set up */
         if (atomic_fetch_sub(&p->running, 1) == 1)
             change(p, &p->finished);
@@ -117,7 +91,7 @@ int pool_create(int n_threads, struct pool **out)
     struct pool *p = mem_aligned(64, sizeof *p);
     if (!p)
         return SKUA_ENOMEM;
-    *p = (struct pool){.n_threads = n_threads, .n_active = 1};
+    *p = (struct pool){.n_threads = n_threads};
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->wake, NULL);
     int rc = 0;
@@ -158,20 +132,17 @@ void pool_destroy(struct pool *p)
 
 int pool_threads(const struct pool *p) { return p->n_threads; }
 
-void pool_run(struct pool *p, int limit, pool_fn *fn, void *arg)
+void pool_run(struct pool *p, pool_fn *fn, void *arg)
 {
-    int n = limit > 0 && limit < p->n_threads ? limit : p->n_threads;
-    if (n == 1) {
-        p->n_active = 1;
+    if (p->n_threads == 1) {
         fn(arg, 0, 1);
         return;
     }
     uint32_t finished = atomic_load(&p->finished);
     p->fn = fn;
     p->arg = arg;
-    p->n_active = n;
     atomic_store(&p->running, p->n_threads - 1);
     change(p, &p->generation);
-    fn(arg, 0, n);
+    fn(arg, 0, p->n_threads);
     wait_change(p, &p->finished, finished);
 }

@@ -1,23 +1,37 @@
 /* The CPU device: an op list is run by all threads together. Each op is cut into pieces of work units which the threads take
- * from a shared counter (results do not depend on who computes what), with a barrier between ops.
+ * from a shared counter (results do not depend on who computes what); the next op begins when all units of this one are
+ * computed, not when all threads have been there: a thread that the system has put aside holds nobody up.
  *
  * Memory comes from anonymous maps: zeroed, aligned to pages, and resident only where touched. */
 #include "dev/dev.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
 /* Pieces per thread and op: enough to even out a slow thread, few enough to keep the counter cheap. */
 #define PIECES_PER_THREAD 4
 
+/* Rounds of waiting for the last pieces of an op before the processor is offered to other threads. */
+#define SPIN_ROUNDS 500
+
+/* Progress of one op, alone in its cache line. */
+struct op_progress {
+    _Alignas(64) _Atomic int64_t next; /* first unit that nobody has taken */
+    _Atomic int64_t done;              /* units computed */
+};
+
 struct dev_cpu {
     struct dev base;
     const struct kern_table *table;
     struct pool *pool;
+    struct op_progress *progress; /* [cap_ops] */
+    int cap_ops;
 };
 
 struct cpu_buf {
@@ -30,8 +44,6 @@ struct run_job {
     const struct kern_op *ops;
     int n_ops;
     const struct kern_batch *batch;
-    /* Next unit of an op. Two counters used in turns: while ops use one, the other is reset behind the barrier. */
-    _Alignas(64) _Atomic int64_t next[2];
 };
 
 static int cpu_buf_alloc(struct dev *d, size_t size, struct kern_buf **out, skua_error *err)
@@ -100,38 +112,70 @@ static int64_t piece_units(int64_t units, int64_t grain, int n_threads)
     return (piece + grain - 1) / grain * grain;
 }
 
+static void wait_done(const struct op_progress *p, int64_t units)
+{
+    for (int i = 0; atomic_load_explicit(&p->done, memory_order_acquire) < units; i++) {
+        if (i < SPIN_ROUNDS)
+            cpu_relax();
+        else
+            sched_yield();
+    }
+}
+
 static void run_thread(void *arg, int thread, int n_threads)
 {
     struct run_job *job = arg;
     const struct kern_table *table = job->dev->table;
+    (void)thread;
     for (int i = 0; i < job->n_ops; i++) {
         const struct kern_op *op = &job->ops[i];
-        int64_t units = kern_units(op, job->batch);
-        if (n_threads == 1) {
-            kern_run(table, op, job->batch, 0, units);
-            continue;
-        }
-        _Atomic int64_t *next = &job->next[i & 1];
-        int64_t piece = piece_units(units, kern_grain(op), n_threads);
+        struct op_progress *p = &job->dev->progress[i];
+        int64_t units = kern_units(op, job->batch), piece = piece_units(units, kern_grain(op), n_threads);
         for (;;) {
-            int64_t begin = atomic_fetch_add_explicit(next, piece, memory_order_relaxed);
+            int64_t begin = atomic_fetch_add_explicit(&p->next, piece, memory_order_relaxed);
             if (begin >= units)
                 break;
-            kern_run(table, op, job->batch, begin, begin + piece < units ? begin + piece : units);
+            int64_t end = begin + piece < units ? begin + piece : units;
+            kern_run(table, op, job->batch, begin, end);
+            atomic_fetch_add_explicit(&p->done, end - begin, memory_order_acq_rel);
         }
-        if (thread == 0)
-            atomic_store_explicit(&job->next[(i + 1) & 1], 0, memory_order_relaxed);
-        pool_barrier(job->dev->pool);
+        wait_done(p, units);
     }
+}
+
+static void run_alone(const struct run_job *job)
+{
+    for (int i = 0; i < job->n_ops; i++)
+        kern_run(job->dev->table, &job->ops[i], job->batch, 0, kern_units(&job->ops[i], job->batch));
+}
+
+/* Counters for n_ops ops, all zero. They grow with the longest list seen, so that steps do not allocate. */
+static int reset_progress(struct dev_cpu *c, int n_ops, skua_error *err)
+{
+    if (n_ops > c->cap_ops) {
+        struct op_progress *p = mem_aligned(64, (size_t)n_ops * sizeof *p);
+        if (!p)
+            return error_nomem(err, "op counters", (size_t)n_ops * sizeof *p);
+        mem_free(c->progress);
+        c->progress = p;
+        c->cap_ops = n_ops;
+    }
+    memset(c->progress, 0, (size_t)n_ops * sizeof *c->progress);
+    return 0;
 }
 
 static int cpu_run(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err)
 {
-    (void)err; /* CPU kernels cannot fail */
     struct dev_cpu *c = (struct dev_cpu *)d;
     struct run_job job = {.dev = c, .ops = ops, .n_ops = n_ops, .batch = batch};
-    pool_run(c->pool, 0, run_thread, &job);
-    return 0;
+    if (d->n_threads == 1) {
+        run_alone(&job);
+        return 0;
+    }
+    int rc = reset_progress(c, n_ops, err);
+    if (!rc)
+        pool_run(c->pool, run_thread, &job);
+    return rc;
 }
 
 static int cpu_act_kind(const struct dev *d, uint32_t weight_type)
@@ -144,6 +188,7 @@ static void cpu_destroy(struct dev *d)
     if (!d)
         return;
     pool_destroy(((struct dev_cpu *)d)->pool);
+    mem_free(((struct dev_cpu *)d)->progress);
     mem_free(d);
 }
 

@@ -230,6 +230,18 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
     return rc;
 }
 
+bool tokenizer_find_control(const struct tokenizer *t, const char *text, size_t n, size_t from, size_t *at, size_t *len,
+                            uint32_t *id)
+{
+    while (special_set_find(&t->control_too, text, n, from, at, id)) {
+        token_table_text(&t->tokens, *id, len);
+        if (tokenizer_kind(t, *id) == TOKEN_CONTROL)
+            return true;
+        from = *at + *len;
+    }
+    return false;
+}
+
 const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, bool special, size_t *len)
 {
     *len = 0;

@@ -50,6 +50,11 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
 int tokenizer_encode_part(const struct tokenizer *t, const char *text, size_t len, bool parse_special,
                           struct token_vec *out, skua_error *err);
 
+/* The next control token in text[from, n) (as parse_special would recognise it): true, with its place, length and id. For
+   callers that must tell template text from untrusted text. */
+bool tokenizer_find_control(const struct tokenizer *t, const char *text, size_t n, size_t from, size_t *at, size_t *len,
+                            uint32_t *id);
+
 /* The bytes that a token prints (not zero-terminated, valid as long as the tokenizer; any part of a UTF-8 sequence).
    Control tokens print nothing unless special is set, unused ones and ids beyond the vocabulary nothing at all. */
 const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, bool special, size_t *len);

@@ -1,0 +1,12 @@
+/* The commands. Each takes its own arguments (argv[0] is the command's name) and returns the exit status: 0 done, 1 failed while
+   working (bad file, bad input), 2 wrong usage. Only commands print: results to standard output, everything else to standard
+   error. */
+#ifndef SKUA_CMD_CMD_H
+#define SKUA_CMD_CMD_H
+
+int cmd_run(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
+int cmd_logits(int argc, char **argv);
+
+#endif

@@ -1,0 +1,180 @@
+/* Chat prompts; see chat_prompt.h.
+ *
+ * How message text stays text: wherever a string of the conversation holds the name of a control token, a mark is put behind the
+ * first character of that name before rendering. In the rendered text every name without a mark is the template's; the marks are
+ * taken out of the plain text between them before it is tokenized. The mark is U+FDD0, which Unicode reserves for internal use; one
+ * that a message brings along is replaced by U+FFFD. */
+#include "engine/chat_prompt.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "engine/engine.h"
+#include "jinja/chat.h"
+#include "tok/tokenizer.h"
+
+static const char mark[] = "\xEF\xB7\x90", replacement[] = "\xEF\xBF\xBD";
+#define MARK_BYTES 3
+#define MAX_DEPTH 64 /* of JSON in a conversation */
+
+static int marked_text(const struct tokenizer *t, const char *s, size_t n, struct strbuf *out)
+{
+    size_t from = 0, at, len;
+    uint32_t id, cp;
+    while (from < n) {
+        bool found = tokenizer_find_control(t, s, n, from, &at, &len, &id);
+        size_t end = found ? at : n;
+        for (size_t i = from; i < end;) {
+            const char *m = memmem(s + i, end - i, mark, MARK_BYTES);
+            size_t stop = m ? (size_t)(m - s) : end;
+            strbuf_append(out, s + i, stop - i);
+            if (m)
+                strbuf_append(out, replacement, MARK_BYTES);
+            i = m ? stop + MARK_BYTES : end;
+        }
+        if (!found)
+            break;
+        int first = utf8_decode(s + at, len, &cp);
+        first = first ? first : 1;
+        strbuf_append(out, s + at, (size_t)first);
+        strbuf_append(out, mark, MARK_BYTES);
+        strbuf_append(out, s + at + first, len - (size_t)first);
+        from = at + len;
+    }
+    return strbuf_failed(out) ? SKUA_ENOMEM : 0;
+}
+
+/* A copy of a JSON value with marks in all strings that need them; keys stay. */
+static json_t *marked_copy(const struct tokenizer *t, const json_t *v, int depth)
+{
+    if (depth > MAX_DEPTH)
+        return NULL;
+    if (json_is_string(v)) {
+        struct strbuf b = {0};
+        json_t *s = marked_text(t, json_string_value(v), json_string_length(v), &b) ? NULL : json_stringn_nocheck(strbuf_str(&b), b.len);
+        strbuf_free(&b);
+        return s;
+    }
+    if (json_is_array(v)) {
+        json_t *a = json_array(), *x;
+        size_t i;
+        json_array_foreach(v, i, x)
+            if (json_array_append_new(a, marked_copy(t, x, depth + 1))) {
+                json_decref(a);
+                return NULL;
+            }
+        return a;
+    }
+    if (json_is_object(v)) {
+        json_t *o = json_object(), *x;
+        const char *key;
+        json_object_foreach((json_t *)(uintptr_t)v, key, x)
+            if (json_object_set_new_nocheck(o, key, marked_copy(t, x, depth + 1))) {
+                json_decref(o);
+                return NULL;
+            }
+        return o;
+    }
+    return json_deep_copy(v); /* numbers and literals */
+}
+
+/* Tokens of rendered text: its control tokens as such, the text between them without marks as text. */
+static int encode(const struct tokenizer *t, const char *s, size_t n, struct token_vec *ids, skua_error *err)
+{
+    struct strbuf plain = {0};
+    int rc = 0;
+    for (size_t from = 0; from < n && !rc;) {
+        size_t at = n, len = 0;
+        uint32_t id = 0;
+        bool found = tokenizer_find_control(t, s, n, from, &at, &len, &id);
+        size_t end = found ? at : n;
+        strbuf_clear(&plain);
+        while (from < end) {
+            const char *m = memmem(s + from, end - from, mark, MARK_BYTES);
+            size_t stop = m ? (size_t)(m - s) : end;
+            strbuf_append(&plain, s + from, stop - from);
+            from = m ? stop + MARK_BYTES : end;
+        }
+        rc = strbuf_failed(&plain) ? error_nomem(err, "prompt", n)
+                                   : tokenizer_encode_part(t, strbuf_str(&plain), plain.len, false, ids, err);
+        if (!rc && found && token_vec_push(ids, id))
+            rc = error_nomem(err, "prompt tokens", ids->n * sizeof *ids->ids);
+        from = end + len;
+    }
+    strbuf_free(&plain);
+    return rc;
+}
+
+/* Is the last <think> of the text after its last </think>? */
+static bool ends_in_thinking(const char *s, size_t n)
+{
+    static const char open[] = "<think>", close[] = "</think>";
+    for (size_t i = n; i-- > 0;) {
+        if (n - i >= sizeof close - 1 && memcmp(s + i, close, sizeof close - 1) == 0)
+            return false;
+        if (n - i >= sizeof open - 1 && memcmp(s + i, open, sizeof open - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The compiled template, made on first use. */
+static int chat_template(skua_engine *e, skua_error *err)
+{
+    if (e->chat_template)
+        return 0;
+    skua_engine_info info = skua_engine_get_info(e);
+    if (!info.chat_template)
+        return error_set(err, SKUA_ETEMPLATE, "%s: the file has no chat template (key 'tokenizer.chat_template'); raw prompts work", e->path);
+    return jinja_compile(info.chat_template, info.chat_template_len, NULL, &e->chat_template, err);
+}
+
+static const char *token_text(const struct tokenizer *t, int32_t id, struct strbuf *b)
+{
+    size_t n;
+    if (id < 0)
+        return NULL;
+    const char *p = tokenizer_piece(t, (uint32_t)id, true, &n);
+    strbuf_append(b, p, n);
+    return strbuf_str(b);
+}
+
+int chat_prompt_build(skua_engine *e, const json_t *messages, const json_t *tools, const json_t *extra, struct chat_prompt *out, skua_error *err)
+{
+    const struct tokenizer *t = e->tokenizer;
+    struct strbuf bos = {0}, eos = {0};
+    json_t *safe = NULL, *safe_tools = NULL;
+    int rc = chat_template(e, err);
+    if (rc)
+        return rc;
+    safe = marked_copy(t, messages, 0);
+    if (tools)
+        safe_tools = marked_copy(t, tools, 0);
+    const char *bos_text = token_text(t, tokenizer_bos(t), &bos), *eos_text = token_text(t, tokenizer_eos(t), &eos);
+    if (!safe || (tools && !safe_tools) || strbuf_failed(&bos) || strbuf_failed(&eos))
+        rc = error_set(err, SKUA_ENOMEM, "out of memory: conversation (or it is nested deeper than %d)", MAX_DEPTH);
+    else
+        rc = chat_render(e->chat_template, safe, safe_tools, true, extra, bos_text, eos_text, &out->text, err);
+    if (!rc && tokenizer_adds_bos(t) && token_vec_push(&out->ids, (uint32_t)tokenizer_bos(t)))
+        rc = error_nomem(err, "prompt tokens", sizeof *out->ids.ids);
+    if (!rc)
+        rc = encode(t, strbuf_str(&out->text), out->text.len, &out->ids, err);
+    out->opens_thinking = ends_in_thinking(strbuf_str(&out->text), out->text.len);
+    json_decref(safe);
+    json_decref(safe_tools);
+    strbuf_free(&bos);
+    strbuf_free(&eos);
+    return rc;
+}
+
+void chat_prompt_free(struct chat_prompt *p)
+{
+    strbuf_free(&p->text);
+    token_vec_free(&p->ids);
+}
+
+bool chat_template_uses(skua_engine *e, const char *variable)
+{
+    return chat_template(e, NULL) == 0 && jinja_uses_variable(e->chat_template, variable);
+}

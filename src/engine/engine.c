@@ -1,0 +1,169 @@
+/* Opening and closing an engine; its facts. */
+#include "engine/engine.h"
+
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "jinja/jinja.h"
+#include "model/vocab.h"
+#include "quant/type.h"
+#include "tok/tokenizer.h"
+
+#define DEFAULT_MAX_ROWS 512
+
+static int select_kernels(const skua_engine_params *p, const struct kern_table **table, skua_error *err)
+{
+    if (p->precision == SKUA_PRECISION_REFERENCE) {
+        *table = &kern_reference;
+        return 0;
+    }
+    *table = kern_select(p->cpu_tier);
+    if (*table)
+        return 0;
+    char names[128] = "";
+    for (const char *const *t = kern_tiers(); *t; t++)
+        if (strlen(names) + strlen(*t) + 3 < sizeof names) {
+            strcat(names, *names ? ", " : "");
+            strcat(names, *t);
+        }
+    return error_set(err, SKUA_EARG, "CPU tier '%s' is unknown or not available on this CPU; available: %s", p->cpu_tier, names);
+}
+
+static int select_kv_type(const skua_engine_params *p, const struct model_config *c, uint32_t *type, skua_error *err)
+{
+    int id = p->kv_type ? qtype_from_name(p->kv_type) : QTYPE_F16;
+    if (id != QTYPE_F32 && id != QTYPE_F16 && id != QTYPE_BF16 && id != QTYPE_Q8_0)
+        return error_set(err, SKUA_EARG, "KV cache type '%s' is not supported; supported: F16, F32, BF16, Q8_0", p->kv_type);
+    if (id == QTYPE_Q8_0 && c->head_dim % 32)
+        return error_set(err, SKUA_EARG, "KV cache type Q8_0 needs heads of a multiple of 32 values, this model has %d", c->head_dim);
+    *type = p->precision == SKUA_PRECISION_REFERENCE ? QTYPE_F32 : (uint32_t)id;
+    return 0;
+}
+
+static int allocate_batch(skua_engine *e, skua_error *err)
+{
+    size_t n = (size_t)e->max_rows;
+    e->token = mem_alloc(n * sizeof *e->token);
+    e->pos = mem_alloc(n * sizeof *e->pos);
+    e->seq = mem_alloc(n * sizeof *e->seq);
+    e->seqs = mem_alloc(n * sizeof *e->seqs);
+    if (!e->token || !e->pos || !e->seq || !e->seqs)
+        return error_nomem(err, "batch", n * sizeof *e->seqs);
+    return 0;
+}
+
+static int read_name(skua_engine *e, skua_error *err)
+{
+    struct gguf_value v;
+    bool found = gguf_find_key(e->gguf, "general.name", &v) && v.type == GGUF_STRING;
+    e->name = mem_strndup(found ? v.s.data : "", found ? v.s.len : 0);
+    return e->name ? 0 : error_nomem(err, "model name", 0);
+}
+
+/* What the file is, in order of cost: shape, names, tokenizer, weights. */
+static int bind_file(skua_engine *e, const skua_engine_params *p, skua_error *err)
+{
+    int rc = config_load(e->gguf, &e->config, err);
+    if (!rc)
+        rc = select_kv_type(p, &e->config, &e->kv_type, err);
+    if (!rc)
+        rc = read_name(e, err);
+    if (!rc)
+        rc = vocab_load(e->gguf, &e->tokenizer, err);
+    if (!rc)
+        rc = weights_bind(e->gguf, &e->config, e->dev, &e->weights, err);
+    return rc;
+}
+
+static int open_all(skua_engine *e, const char *path, const skua_engine_params *p, skua_error *err)
+{
+    const struct kern_table *table;
+    int rc = select_kernels(p, &table, err);
+    if (!rc)
+        rc = dev_cpu_create(table, p->n_threads ? p->n_threads : cpu_physical_cores(), &e->dev, err);
+    if (rc)
+        return rc;
+    e->path = mem_strdup(path);
+    if (!e->path)
+        return error_nomem(err, "path", strlen(path));
+    rc = gguf_open(&e->gguf, path, err);
+    if (rc)
+        return rc;
+    rc = bind_file(e, p, err);
+    if (rc) {
+        size_t n = strlen(path);
+        if (err && strncmp(err->message, path, n < sizeof err->message ? n : sizeof err->message)) /* some messages name the file themselves */
+            error_prefix(err, "%s", path);
+        return rc;
+    }
+    weights_layout_kv(&e->weights, &e->config, e->kv_type);
+    e->max_rows = p->max_rows ? p->max_rows : DEFAULT_MAX_ROWS;
+    rc = forward_create(&e->config, &e->weights, e->dev, e->kv_type, e->max_rows, &e->forward, err);
+    return rc ? rc : allocate_batch(e, err);
+}
+
+int skua_engine_open(const char *path, const skua_engine_params *params, skua_engine **out, skua_error *err)
+{
+    static const skua_engine_params defaults;
+    const skua_engine_params *p = params ? params : &defaults;
+    *out = NULL;
+    if (p->n_threads < 0 || p->n_threads > 256)
+        return error_set(err, SKUA_EARG, "%d threads; expected 1 to 256, or 0 for all physical cores", p->n_threads);
+    if (p->max_rows < 0 || p->max_rows > 8192)
+        return error_set(err, SKUA_EARG, "%d rows per forward pass; expected 1 to 8192, or 0 for the default", p->max_rows);
+    skua_engine *e = mem_calloc(1, sizeof *e);
+    if (!e)
+        return error_nomem(err, "engine", sizeof *e);
+    int rc = open_all(e, path, p, err);
+    if (rc) {
+        skua_engine_close(e);
+        return rc;
+    }
+    *out = e;
+    return 0;
+}
+
+void skua_engine_close(skua_engine *e)
+{
+    if (!e)
+        return;
+    forward_free(e->forward);
+    if (e->dev) {
+        weights_free(&e->weights, e->dev);
+        e->dev->ops->destroy(e->dev);
+    }
+    jinja_free(e->chat_template);
+    tokenizer_free(e->tokenizer);
+    gguf_close(e->gguf);
+    mem_free(e->token);
+    mem_free(e->pos);
+    mem_free(e->seq);
+    mem_free(e->seqs);
+    mem_free(e->name);
+    mem_free(e->path);
+    mem_free(e);
+}
+
+skua_engine_info skua_engine_get_info(const skua_engine *e)
+{
+    size_t file_bytes = 0, size;
+    for (uint32_t i = 0; i < gguf_shard_count(e->gguf); i++) {
+        gguf_shard_data(e->gguf, i, &size);
+        file_bytes += size;
+    }
+    skua_engine_info info = {
+        .path = e->path, .arch = e->config.arch, .name = e->name, .n_layer = e->config.n_layer, .n_vocab = e->config.n_vocab,
+        .n_embd = e->config.n_embd, .n_ctx_train = e->config.n_ctx_train, .has_mtp = e->weights.mtp.present, .kernels = e->dev->kernels,
+        .kv_type = qtype_info(e->kv_type)->name, .n_threads = e->dev->n_threads, .file_bytes = file_bytes,
+        .workspace_bytes = forward_bytes(e->forward), .state_bytes = config_state_bytes(&e->config),
+        .kv_page_bytes = config_kv_page_bytes(&e->config, e->kv_type, e->weights.mtp.present), .kv_page_rows = KV_PAGE_ROWS,
+        .warnings = strbuf_str(&e->weights.warnings),
+    };
+    struct gguf_value v;
+    if (gguf_find_key(e->gguf, "tokenizer.chat_template", &v) && v.type == GGUF_STRING) {
+        info.chat_template = v.s.data;
+        info.chat_template_len = v.s.len;
+    }
+    return info;
+}

@@ -1,0 +1,62 @@
+/* Inside of the engine: what the other files of this folder and the commands may look at. The public side is skua.h. */
+#ifndef SKUA_ENGINE_ENGINE_H
+#define SKUA_ENGINE_ENGINE_H
+
+#include "dev/dev.h"
+#include "gguf/gguf.h"
+#include "model/config.h"
+#include "model/forward.h"
+#include "model/seq.h"
+#include "model/weights.h"
+#include "skua.h"
+
+struct tokenizer;
+struct jinja_template;
+
+struct skua_engine {
+    char *path;
+    char *name;
+    struct gguf *gguf;
+    struct dev *dev;
+    struct model_config config;
+    struct weights weights;
+    struct forward *forward;
+    struct tokenizer *tokenizer;
+    struct jinja_template *chat_template; /* compiled on first use */
+    uint32_t kv_type;
+    int32_t max_rows;
+    int32_t n_sessions; /* alive */
+
+    /* one batch under construction, [max_rows] each */
+    int32_t *token, *pos, *seq;
+    struct kern_seq *seqs;
+};
+
+struct skua_session {
+    skua_engine *engine;
+    struct seq seq;
+    int32_t *tokens; /* [seq.n_pos] */
+    int32_t cap_tokens, n_ctx;
+};
+
+/* ---- inspection (skua logits), not for speed ---- */
+
+struct engine_inspect {
+    bool layers;         /* keep the residual of the last position after every layer */
+    bool mtp;            /* run the MTP block over all pairs (h_p, x_{p+1}) */
+    float *logits;       /* out: [n_ids][n_vocab] */
+    float *layer_rows;   /* out when layers: [n_layer][n_embd] */
+    float *mtp_logits;   /* out when mtp and n_ids > 1: [n_vocab], of the last pair */
+};
+
+/* Evaluate ids on an empty session, filling what is asked for. SKUA_ESTATE when mtp is wanted and the model has none. */
+int engine_inspect(skua_session *s, const int32_t *ids, int32_t n_ids, const struct engine_inspect *what, skua_error *err);
+
+/* Append rows of one session to the batch arrays of the engine, at batch row `row`; returns the new row count. Pages must be
+   reserved. Used by eval.c and inspect.c. */
+int32_t engine_batch_add(skua_engine *e, struct kern_batch *b, skua_session *s, const int32_t *ids, int32_t n_ids, int32_t pos_begin);
+
+/* Check ids against the vocabulary and the session's room for them, reserve pages and token space. */
+int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err);
+
+#endif

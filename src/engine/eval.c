@@ -1,0 +1,115 @@
+/* Evaluation: the rows of all feeds, packed into forward passes. */
+#include <string.h>
+
+#include "engine/engine.h"
+
+int32_t engine_batch_add(skua_engine *e, struct kern_batch *b, skua_session *s, const int32_t *ids, int32_t n_ids, int32_t pos_begin)
+{
+    e->seqs[b->n_seqs] = (struct kern_seq){.row_begin = b->n_rows, .n_rows = n_ids, .pos_begin = pos_begin, .state = s->seq.state,
+                                           .kv_pages = s->seq.pages, .n_kv_pages = s->seq.n_pages};
+    for (int32_t i = 0; i < n_ids; i++) {
+        int32_t r = b->n_rows + i;
+        e->token[r] = ids[i];
+        e->pos[r] = pos_begin + i;
+        e->seq[r] = b->n_seqs;
+    }
+    *b = (struct kern_batch){.n_rows = b->n_rows + n_ids, .n_seqs = b->n_seqs + 1, .token = e->token, .pos = e->pos, .seq = e->seq,
+                             .seqs = e->seqs};
+    return b->n_rows;
+}
+
+/* A feed's share of one forward pass. */
+struct share {
+    skua_feed *feed;
+    int32_t row_begin, n_rows;
+};
+
+static bool wants_row(const skua_feed *f, int32_t index) /* index into f->ids */
+{
+    return f->want == SKUA_LOGITS_ALL || (f->want == SKUA_LOGITS_LAST && index == f->n_ids - 1);
+}
+
+/* Collect batch rows whose logits are wanted, from position *cursor of the pass on, FORWARD_MAX_OUT at most; where each goes. */
+static int32_t collect_out(const struct share *shares, int32_t n_shares, int32_t n_vocab, int32_t *cursor, int32_t rows[], float *dst[])
+{
+    int32_t n = 0, seen = 0;
+    for (int32_t i = 0; i < n_shares; i++) {
+        const struct share *sh = &shares[i];
+        for (int32_t k = 0; k < sh->n_rows; k++) {
+            int32_t index = sh->feed->n_done + k;
+            if (!wants_row(sh->feed, index) || seen++ < *cursor)
+                continue;
+            if (n == FORWARD_MAX_OUT)
+                goto full;
+            rows[n] = sh->row_begin + k;
+            dst[n++] = sh->feed->logits + (sh->feed->want == SKUA_LOGITS_ALL ? (size_t)index * n_vocab : 0);
+        }
+    }
+full:
+    *cursor += n;
+    return n;
+}
+
+static int run_pass(skua_engine *e, const struct kern_batch *b, const struct share *shares, int32_t n_shares, skua_error *err)
+{
+    int32_t rows[FORWARD_MAX_OUT], cursor = 0;
+    float *dst[FORWARD_MAX_OUT];
+    int32_t n = collect_out(shares, n_shares, e->config.n_vocab, &cursor, rows, dst);
+    int rc = forward_trunk(e->forward, b, rows, n, -1, err);
+    while (!rc && n) {
+        for (int32_t i = 0; i < n; i++)
+            forward_read_logits(e->forward, i, dst[i]);
+        n = collect_out(shares, n_shares, e->config.n_vocab, &cursor, rows, dst);
+        if (n)
+            rc = forward_head(e->forward, rows, n, err);
+    }
+    return rc;
+}
+
+static void commit(const struct share *shares, int32_t n_shares)
+{
+    for (int32_t i = 0; i < n_shares; i++) {
+        skua_feed *f = shares[i].feed;
+        skua_session *s = f->session;
+        memcpy(s->tokens + s->seq.n_pos, f->ids + f->n_done, (size_t)shares[i].n_rows * sizeof *f->ids);
+        s->seq.n_pos += shares[i].n_rows;
+        f->n_done += shares[i].n_rows;
+    }
+}
+
+int skua_eval(skua_engine *e, skua_feed *feeds, int32_t n_feeds, skua_progress *progress, void *user, skua_error *err)
+{
+    int64_t total = 0, done = 0;
+    for (int32_t i = 0; i < n_feeds; i++)
+        feeds[i].n_done = 0;
+    for (int32_t i = 0; i < n_feeds; i++) {
+        for (int32_t k = 0; k < i; k++)
+            if (feeds[k].session == feeds[i].session)
+                return error_set(err, SKUA_EARG, "one session twice in a batch");
+        int rc = engine_prepare(feeds[i].session, feeds[i].ids, feeds[i].n_ids, err);
+        if (rc)
+            return rc;
+        total += feeds[i].n_ids;
+    }
+    while (done < total) {
+        struct share shares[64];
+        struct kern_batch b = {0};
+        int32_t n = 0;
+        for (int32_t i = 0; i < n_feeds && b.n_rows < e->max_rows && n < 64; i++) {
+            int32_t room = e->max_rows - b.n_rows, left = feeds[i].n_ids - feeds[i].n_done;
+            if (!left)
+                continue;
+            shares[n] = (struct share){&feeds[i], b.n_rows, left < room ? left : room};
+            engine_batch_add(e, &b, feeds[i].session, feeds[i].ids + feeds[i].n_done, shares[n].n_rows, feeds[i].session->seq.n_pos);
+            n++;
+        }
+        int rc = run_pass(e, &b, shares, n, err);
+        if (rc)
+            return rc;
+        commit(shares, n);
+        done += b.n_rows;
+        if (progress && done < total && !progress(user, (int32_t)done, (int32_t)total))
+            return error_set(err, SKUA_ECANCELED, "stopped after %lld of %lld tokens", (long long)done, (long long)total);
+    }
+    return 0;
+}

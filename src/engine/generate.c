@@ -1,0 +1,176 @@
+/* The generation loop; see generate.h. One token per step: sample from the last row of logits at the position that the token
+ * will take, publish it, evaluate it. */
+#include "engine/generate.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "engine/engine.h"
+#include "sample/history.h"
+#include "sample/sampler.h"
+#include "sample/stop.h"
+#include "tok/detok.h"
+#include "tok/tokenizer.h"
+
+const char *finish_reason_name(enum finish_reason r)
+{
+    static const char *const names[] = {"none", "end token", "stop string", "token limit", "canceled"};
+    return r <= FINISH_CANCELED ? names[r] : "unknown";
+}
+
+struct run {
+    skua_session *session;
+    const struct generate_params *params;
+    generate_callback *callback;
+    void *user;
+    struct generate_result *result;
+
+    float *logits;
+    uint64_t *samplable;
+    struct sampler_workspace workspace;
+    struct sampler sampler;
+    struct sampler_history history;
+    struct stop_matcher stop;
+    struct detok detok;
+    struct strbuf text, out; /* complete UTF-8; what may be shown */
+};
+
+static int setup(struct run *r, const int32_t *prompt, int32_t n_prompt, skua_error *err)
+{
+    const skua_engine *e = r->session->engine;
+    int n_vocab = e->config.n_vocab;
+    size_t words = ((size_t)n_vocab + 63) / 64, lengths[STOP_MAX_STRINGS];
+    r->logits = mem_alloc((size_t)n_vocab * sizeof *r->logits);
+    r->samplable = mem_calloc(words, sizeof *r->samplable);
+    if (!r->logits || !r->samplable)
+        return error_nomem(err, "row of logits", (size_t)n_vocab * sizeof *r->logits);
+    for (int i = 0; i < n_vocab; i++)
+        if (tokenizer_is_samplable(e->tokenizer, (uint32_t)i))
+            r->samplable[i / 64] |= (uint64_t)1 << (i % 64);
+    for (size_t i = 0; i < r->params->n_stop && i < STOP_MAX_STRINGS; i++)
+        lengths[i] = strlen(r->params->stop[i]);
+    int rc = sampler_workspace_init(&r->workspace, n_vocab, err);
+    if (!rc)
+        rc = sampler_init(&r->sampler, &r->params->sampling, r->samplable, &r->workspace, err);
+    if (!rc)
+        rc = stop_init(&r->stop, r->params->stop, lengths, r->params->n_stop, err);
+    if (!rc)
+        rc = sampler_history_init(&r->history, n_vocab, err);
+    for (int32_t i = 0; i < r->session->seq.n_pos && !rc; i++)
+        rc = sampler_history_push_prompt(&r->history, r->session->tokens[i], err);
+    for (int32_t i = 0; i < n_prompt && !rc; i++)
+        rc = sampler_history_push_prompt(&r->history, prompt[i], err);
+    return rc;
+}
+
+static void teardown(struct run *r)
+{
+    strbuf_free(&r->text);
+    strbuf_free(&r->out);
+    stop_free(&r->stop);
+    sampler_history_free(&r->history);
+    sampler_free(&r->sampler);
+    sampler_workspace_free(&r->workspace);
+    mem_free(r->samplable);
+    mem_free(r->logits);
+}
+
+/* Give r->out to the callback. */
+static int deliver(struct run *r, int32_t id, skua_error *err)
+{
+    if (strbuf_failed(&r->text) || strbuf_failed(&r->out))
+        return error_nomem(err, "output text", r->out.len);
+    struct generate_event event = {.id = id, .text = strbuf_str(&r->out), .n = r->out.len};
+    if (!r->callback(r->user, &event) && r->result->finish == FINISH_NONE)
+        r->result->finish = FINISH_CANCELED;
+    strbuf_clear(&r->out);
+    return 0;
+}
+
+/* A token's bytes through the detokenizer and the stop strings to the callback. */
+static int publish(struct run *r, int32_t id, skua_error *err)
+{
+    size_t n;
+    const char *bytes = tokenizer_piece(r->session->engine->tokenizer, (uint32_t)id, r->params->special, &n);
+    strbuf_clear(&r->text);
+    detok_push(&r->detok, bytes, n, &r->text);
+    if (strbuf_failed(&r->text))
+        return error_nomem(err, "output text", n);
+    int rc = stop_push(&r->stop, strbuf_str(&r->text), r->text.len, &r->out, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 1)
+        r->result->finish = FINISH_STOP_STRING;
+    return deliver(r, id, err);
+}
+
+/* Whatever is still held back. Nothing is held after a stop string. */
+static int publish_rest(struct run *r, skua_error *err)
+{
+    strbuf_clear(&r->text);
+    detok_finish(&r->detok, &r->text);
+    if (strbuf_failed(&r->text))
+        return error_nomem(err, "output text", 4);
+    int rc = 0;
+    if (r->stop.found < 0)
+        rc = stop_push(&r->stop, strbuf_str(&r->text), r->text.len, &r->out, err);
+    if (rc >= 0)
+        rc = stop_finish(&r->stop, &r->out, err);
+    return rc < 0 ? rc : deliver(r, -1, err);
+}
+
+static int step(struct run *r, skua_error *err)
+{
+    skua_engine *e = r->session->engine;
+    int32_t id;
+    int rc = sampler_sample(&r->sampler, &r->history, r->logits, e->config.n_vocab, (uint64_t)r->session->seq.n_pos, &id, err);
+    if (rc)
+        return rc;
+    r->result->n_generated++;
+    if (tokenizer_is_eog(e->tokenizer, (uint32_t)id)) {
+        r->result->finish = FINISH_END_TOKEN;
+        if (!r->params->special)
+            return 0;
+    }
+    rc = publish(r, id, err);
+    if (rc || r->result->finish != FINISH_NONE)
+        return rc;
+    if (r->params->max_tokens >= 0 && r->result->n_generated >= r->params->max_tokens) {
+        r->result->finish = FINISH_MAX_TOKENS;
+        return 0;
+    }
+    rc = sampler_history_push(&r->history, id, err);
+    if (rc)
+        return rc;
+    skua_feed feed = {.session = r->session, .ids = &id, .n_ids = 1, .want = SKUA_LOGITS_LAST, .logits = r->logits};
+    return skua_eval(e, &feed, 1, NULL, NULL, err);
+}
+
+int generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, const struct generate_params *p, generate_callback *callback,
+             skua_progress *progress, void *user, struct generate_result *result, skua_error *err)
+{
+    struct run r = {.session = s, .params = p, .callback = callback, .user = user, .result = result};
+    *result = (struct generate_result){.n_prompt = n_prompt};
+    double start = clock_seconds();
+    int rc = setup(&r, prompt, n_prompt, err);
+    if (!rc) {
+        skua_feed feed = {.session = s, .ids = prompt, .n_ids = n_prompt, .want = SKUA_LOGITS_LAST, .logits = r.logits};
+        rc = skua_eval(s->engine, &feed, 1, progress, user, err);
+    }
+    double begin = clock_seconds();
+    result->prompt_seconds = begin - start;
+    if (!rc && p->max_tokens == 0)
+        result->finish = FINISH_MAX_TOKENS;
+    while (!rc && result->finish == FINISH_NONE)
+        rc = step(&r, err);
+    if (result->n_generated) { /* also after an error: what was generated is not lost */
+        skua_error *rest_err = rc ? NULL : err;
+        int rest = publish_rest(&r, rest_err);
+        rc = rc ? rc : rest;
+    }
+    result->generate_seconds = clock_seconds() - begin;
+    teardown(&r);
+    return rc;
+}

@@ -1,0 +1,54 @@
+/* Quantised activation rows: their size and layout, and which kind each weight type is multiplied with. The layout itself
+   is described in kern.h; every part of a row starts at a multiple of 64 bytes from the row, and rows are multiples of 64
+   bytes, so a buffer that is aligned to 64 keeps every part aligned. */
+#include "kern/kern.h"
+#include "quant/quant.h"
+
+static size_t align64(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+static size_t act_block(enum kern_act kind)
+{
+    return kind == KERN_ACT_Q12_256 ? 256 : 32;
+}
+
+size_t kern_act_bytes(enum kern_act kind, int64_t n)
+{
+    size_t count = (size_t)n;
+    if (kind == KERN_ACT_F32)
+        return count * sizeof(float);
+    return align64(count * sizeof(int16_t)) + align64(count / act_block(kind) * sizeof(float)) +
+           align64(count / 16 * sizeof(int16_t));
+}
+
+struct kern_act_row kern_act_row_at(enum kern_act kind, const void *base, int64_t n, int64_t row)
+{
+    size_t count = (size_t)n;
+    const char *p = (const char *)base + (size_t)row * kern_act_bytes(kind, n);
+    const char *d = p + align64(count * sizeof(int16_t));
+    const char *bsum = d + align64(count / act_block(kind) * sizeof(float));
+    return (struct kern_act_row){(const int16_t *)p, (const float *)d, (const int16_t *)bsum};
+}
+
+int kern_act_kind(const struct kern_table *t, uint32_t weight_type)
+{
+    if (t == &kern_reference)
+        return dequant_supported(weight_type) ? KERN_ACT_F32 : -1;
+    switch (weight_type) {
+    case QTYPE_F32:
+    case QTYPE_F16:
+    case QTYPE_BF16:
+        return KERN_ACT_F32;
+    case QTYPE_Q8_0:
+    case QTYPE_Q4_0:
+        return KERN_ACT_Q12_32;
+    case QTYPE_Q4_K:
+    case QTYPE_Q5_K:
+    case QTYPE_Q6_K:
+        return KERN_ACT_Q12_256;
+    default:
+        return -1;
+    }
+}

@@ -1,0 +1,5 @@
+/* ATTN_Q, ATTN_KV, ATTN for AVX2. */
+#include "kern/cpu/v16_avx2.h"
+
+#define V16_OP(op) kern_##op##_avx2
+#include "kern/cpu/attn_impl.h"

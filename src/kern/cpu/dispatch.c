@@ -1,0 +1,179 @@
+/* The tables of the CPU tiers, and the choice of one. A tier uses the functions of its own instruction set where they exist
+ * and those of the next lower tier elsewhere: avx512vnni -> avx512 -> avx2 -> scalar, dotprod -> neon -> scalar. All give
+ * the same bits.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "kern/cpu/kern_tiers.h"
+#include "kern/ref/kern_ref.h"
+
+#define CPU_NEED_AVX2 (CPU_AVX2 | CPU_FMA | CPU_F16C | CPU_BMI2)
+#define CPU_NEED_AVX512 (CPU_NEED_AVX2 | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512DQ)
+
+#if defined(__x86_64__)
+
+static const struct kern_table table_avx2 = {
+    .name = "avx2",
+    .embed = kern_embed_scalar,
+    .get_rows = kern_get_rows_scalar,
+    .rms_norm = kern_rms_norm_avx2,
+    .quant_act = kern_quant_act_scalar,
+    .matmul = kern_matmul_avx2,
+    .moe_matmul = kern_moe_matmul_avx2,
+    .router = kern_router_avx2,
+    .moe_group = kern_moe_group_scalar,
+    .moe_combine = kern_moe_combine_avx2,
+    .swiglu = kern_swiglu_avx2,
+    .rope_table = kern_rope_table_scalar,
+    .attn_q = kern_attn_q_avx2,
+    .attn_kv = kern_attn_kv_avx2,
+    .attn = kern_attn_avx2,
+    .gdn_conv = kern_gdn_conv_avx2,
+    .gdn_qk = kern_gdn_qk_avx2,
+    .gdn_gates = kern_gdn_gates_scalar,
+    .gdn_step = kern_gdn_step_avx2,
+    .gdn_out = kern_gdn_out_avx2,
+};
+
+static const struct kern_table table_avx512 = {
+    .name = "avx512",
+    .embed = kern_embed_scalar,
+    .get_rows = kern_get_rows_scalar,
+    .rms_norm = kern_rms_norm_avx512,
+    .quant_act = kern_quant_act_scalar,
+    .matmul = kern_matmul_avx512,
+    .moe_matmul = kern_moe_matmul_avx512,
+    .router = kern_router_avx512,
+    .moe_group = kern_moe_group_scalar,
+    .moe_combine = kern_moe_combine_avx512,
+    .swiglu = kern_swiglu_avx512,
+    .rope_table = kern_rope_table_scalar,
+    .attn_q = kern_attn_q_avx512,
+    .attn_kv = kern_attn_kv_avx512,
+    .attn = kern_attn_avx512,
+    .gdn_conv = kern_gdn_conv_avx512,
+    .gdn_qk = kern_gdn_qk_avx512,
+    .gdn_gates = kern_gdn_gates_scalar,
+    .gdn_step = kern_gdn_step_avx512,
+    .gdn_out = kern_gdn_out_avx512,
+};
+
+static const struct kern_table table_avx512vnni = {
+    .name = "avx512vnni",
+    .embed = kern_embed_scalar,
+    .get_rows = kern_get_rows_scalar,
+    .rms_norm = kern_rms_norm_avx512,
+    .quant_act = kern_quant_act_scalar,
+    .matmul = kern_matmul_avx512vnni,
+    .moe_matmul = kern_moe_matmul_avx512vnni,
+    .router = kern_router_avx512,
+    .moe_group = kern_moe_group_scalar,
+    .moe_combine = kern_moe_combine_avx512,
+    .swiglu = kern_swiglu_avx512,
+    .rope_table = kern_rope_table_scalar,
+    .attn_q = kern_attn_q_avx512,
+    .attn_kv = kern_attn_kv_avx512,
+    .attn = kern_attn_avx512,
+    .gdn_conv = kern_gdn_conv_avx512,
+    .gdn_qk = kern_gdn_qk_avx512,
+    .gdn_gates = kern_gdn_gates_scalar,
+    .gdn_step = kern_gdn_step_avx512,
+    .gdn_out = kern_gdn_out_avx512,
+};
+
+#elif defined(__aarch64__)
+
+static const struct kern_table table_neon = {
+    .name = "neon",
+    .embed = kern_embed_scalar,
+    .get_rows = kern_get_rows_scalar,
+    .rms_norm = kern_rms_norm_neon,
+    .quant_act = kern_quant_act_scalar,
+    .matmul = kern_matmul_scalar,
+    .moe_matmul = kern_moe_matmul_scalar,
+    .router = kern_router_neon,
+    .moe_group = kern_moe_group_scalar,
+    .moe_combine = kern_moe_combine_neon,
+    .swiglu = kern_swiglu_neon,
+    .rope_table = kern_rope_table_scalar,
+    .attn_q = kern_attn_q_neon,
+    .attn_kv = kern_attn_kv_neon,
+    .attn = kern_attn_neon,
+    .gdn_conv = kern_gdn_conv_neon,
+    .gdn_qk = kern_gdn_qk_neon,
+    .gdn_gates = kern_gdn_gates_scalar,
+    .gdn_step = kern_gdn_step_neon,
+    .gdn_out = kern_gdn_out_neon,
+};
+
+static const struct kern_table table_dotprod = {
+    .name = "dotprod",
+    .embed = kern_embed_scalar,
+    .get_rows = kern_get_rows_scalar,
+    .rms_norm = kern_rms_norm_neon,
+    .quant_act = kern_quant_act_scalar,
+    .matmul = kern_matmul_scalar,
+    .moe_matmul = kern_moe_matmul_scalar,
+    .router = kern_router_neon,
+    .moe_group = kern_moe_group_scalar,
+    .moe_combine = kern_moe_combine_neon,
+    .swiglu = kern_swiglu_neon,
+    .rope_table = kern_rope_table_scalar,
+    .attn_q = kern_attn_q_neon,
+    .attn_kv = kern_attn_kv_neon,
+    .attn = kern_attn_neon,
+    .gdn_conv = kern_gdn_conv_neon,
+    .gdn_qk = kern_gdn_qk_neon,
+    .gdn_gates = kern_gdn_gates_scalar,
+    .gdn_step = kern_gdn_step_neon,
+    .gdn_out = kern_gdn_out_neon,
+};
+
+#endif
+
+/* Best first. */
+static const struct {
+    const struct kern_table *table;
+    uint32_t need; /* CPU_... flags */
+} tiers[] = {
+#if defined(__x86_64__)
+    {&table_avx512vnni, CPU_NEED_AVX512 | CPU_AVX512VNNI},
+    {&table_avx512, CPU_NEED_AVX512},
+    {&table_avx2, CPU_NEED_AVX2},
+#elif defined(__aarch64__)
+    {&table_dotprod, CPU_NEON | CPU_DOTPROD | CPU_FP16},
+    {&table_neon, CPU_NEON},
+#endif
+    {&kern_scalar, 0},
+};
+
+#define N_TIERS (sizeof tiers / sizeof tiers[0])
+
+const struct kern_table *kern_select(const char *tier)
+{
+    const uint32_t have = cpu_flags();
+    for (size_t i = 0; i < N_TIERS; i++)
+        if ((tiers[i].need & ~have) == 0 && (!tier || strcmp(tier, tiers[i].table->name) == 0))
+            return tiers[i].table;
+    return NULL;
+}
+
+static const char *names[N_TIERS + 1]; /* NULL behind the last */
+
+static void list_names(void)
+{
+    const uint32_t have = cpu_flags();
+    size_t n = 0;
+    for (size_t i = 0; i < N_TIERS; i++)
+        if ((tiers[i].need & ~have) == 0)
+            names[n++] = tiers[i].table->name;
+}
+
+const char *const *kern_tiers(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, list_names);
+    return names;
+}

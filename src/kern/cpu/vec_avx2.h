@@ -1,0 +1,97 @@
+/* The small vector vocabulary of mm_quant.h and mm_float.h in AVX2, FMA and F16C: one vector is 8 lanes of 32 bits. Included
+   only by files that are compiled for this instruction set. */
+#ifndef SKUA_KERN_CPU_VEC_AVX2_H
+#define SKUA_KERN_CPU_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "kern/cpu/vec.h"
+
+#define LANES 8
+typedef __m256i vi;
+typedef __m256 vf;
+
+static INLINE vi v_load(const void *p) { return _mm256_loadu_si256(p); }
+static INLINE void v_store(void *p, vi a) { _mm256_storeu_si256(p, a); }
+static INLINE vi v_zero(void) { return _mm256_setzero_si256(); }
+static INLINE vi v_set(int32_t x) { return _mm256_set1_epi32(x); }
+static INLINE vi v_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+static INLINE vi v_and(vi a, vi b) { return _mm256_and_si256(a, b); }
+static INLINE vi v_or(vi a, vi b) { return _mm256_or_si256(a, b); }
+static INLINE vi v_sll(vi a, int n) { return _mm256_slli_epi32(a, n); }
+static INLINE vi v_srl(vi a, int n) { return _mm256_srli_epi32(a, n); }
+static INLINE vi v_sra(vi a, int n) { return _mm256_srai_epi32(a, n); }
+/* Accumulator of products of 16-bit pairs: lane i of dot_add is a + w.lo16 * x.lo16 + w.hi16 * x.hi16, signed. */
+typedef vi dot_acc;
+static INLINE dot_acc dot_zero(void) { return v_zero(); }
+static INLINE vi dot_sum(dot_acc a) { return a; }
+static INLINE dot_acc dot_add(dot_acc a, vi w, vi x) { return _mm256_add_epi32(a, _mm256_madd_epi16(w, x)); }
+static INLINE vi v_mul16(vi a, vi b) { return _mm256_mullo_epi16(a, b); } /* 16-bit lanes, low halves */
+static INLINE vi v_sub16(vi a, vi b) { return _mm256_sub_epi16(a, b); }
+static INLINE vi v_srl16(vi a, int n) { return _mm256_srli_epi16(a, n); }
+
+/* The four bytes of every lane as two lanes of 16-bit pairs, (0, 1) and (2, 3); zero or sign extended. */
+static INLINE void v_widen(vi a, vi pair[2])
+{
+    pair[0] = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0)));
+    pair[1] = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2)));
+}
+
+static INLINE void v_widen_signed(vi a, vi pair[2])
+{
+    vi low = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1)));
+    vi high = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi8(15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1)));
+    pair[0] = _mm256_srai_epi16(low, 8);
+    pair[1] = _mm256_srai_epi16(high, 8);
+}
+
+static INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+static INLINE void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+static INLINE vf vf_zero(void) { return _mm256_setzero_ps(); }
+static INLINE vf vf_set(float x) { return _mm256_set1_ps(x); }
+static INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+static INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }   /* a * b + c */
+static INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } /* -(a * b) + c */
+static INLINE vf vf_from_int(vi a) { return _mm256_cvtepi32_ps(a); }
+
+/* The f16 in the low half of every lane. */
+static INLINE vf vf_from_low_f16(vi a)
+{
+    vi low = _mm256_and_si256(a, _mm256_set1_epi32(0xFFFF));
+    vi packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0x08);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+}
+
+static INLINE vf vf_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+static INLINE vf vf_load_bf16(const void *p)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+
+/* Sixteen bytes at `offset` of LANES rows, transposed: lane i of out[c] is the c-th 32-bit word of row i. */
+static INLINE void v_transpose(const uint8_t *const row[LANES], size_t offset, vi out[4])
+{
+    vi z[4];
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        z[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)(row[i] + offset))),
+                                       _mm_loadu_si128((const void *)(row[i + 4] + offset)), 1);
+    vi a = _mm256_unpacklo_epi32(z[0], z[1]), b = _mm256_unpacklo_epi32(z[2], z[3]);
+    vi c = _mm256_unpackhi_epi32(z[0], z[1]), d = _mm256_unpackhi_epi32(z[2], z[3]);
+    out[0] = _mm256_unpacklo_epi64(a, b);
+    out[1] = _mm256_unpackhi_epi64(a, b);
+    out[2] = _mm256_unpacklo_epi64(c, d);
+    out[3] = _mm256_unpackhi_epi64(c, d);
+}
+
+/* Sixteen lanes as two vectors: acc[l] += acc[l + s] for s = 8, 4, 2, 1; the result is acc[0]. */
+static INLINE float vf_reduce16(const vf acc[16 / LANES])
+{
+    vf eight = _mm256_add_ps(acc[0], acc[1]);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+#endif

@@ -1,0 +1,103 @@
+/* Building blocks of the scalar implementations: the LANES sums of kern/kern.h, RMS and RoPE on single values, and where a
+ * sequence's state and cache live.
+ */
+#ifndef SKUA_KERN_REF_SCALAR_H
+#define SKUA_KERN_REF_SCALAR_H
+
+#include <math.h>
+
+#include "kern/kern.h"
+#include "kern/math.h"
+
+/* acc[l] += acc[l + s] for s = 8, 4, 2, 1. Destroys acc. */
+static inline float scalar_reduce16(float acc[16])
+{
+    for (int s = 8; s > 0; s >>= 1)
+        for (int l = 0; l < s; l++)
+            acc[l] = acc[l] + acc[l + s];
+    return acc[0];
+}
+
+static inline float scalar_dot16(const float *x, const float *y, int64_t n)
+{
+    float acc[16] = {0};
+    for (int64_t k = 0; k < n; k++)
+        acc[k % 16] = fmaf(x[k], y[k], acc[k % 16]);
+    return scalar_reduce16(acc);
+}
+
+static inline float scalar_sum16(const float *x, int64_t n)
+{
+    float acc[16] = {0};
+    for (int64_t k = 0; k < n; k++)
+        acc[k % 16] = acc[k % 16] + x[k];
+    return scalar_reduce16(acc);
+}
+
+/* The factor of RMS_NORM. */
+static inline float scalar_rms_inv(const float *x, int64_t n, float eps)
+{
+    return 1.0f / sqrtf(scalar_dot16(x, x, n) / (float)n + eps);
+}
+
+/* Value d of a head after RMS norm (inv from scalar_rms_inv) and RoPE: ATTN_Q and ATTN_KV. table: cos, then sin, of the row. */
+static inline float scalar_norm_rope(const float *x, const float *norm, float inv, const float *table, int32_t n_rot, int32_t d)
+{
+    const int32_t half = n_rot / 2;
+    const float y = (x[d] * inv) * norm[d];
+    if (d < half) {
+        const float b = (x[d + half] * inv) * norm[d + half];
+        return fmaf(y, table[d], -(b * table[half + d]));
+    }
+    if (d < 2 * half) {
+        const int32_t i = d - half;
+        const float a = (x[i] * inv) * norm[i];
+        return fmaf(y, table[i], a * table[half + i]);
+    }
+    return y;
+}
+
+/* ROUTER keeps the selected experts sorted in the output arrays themselves; n of n_used are there. Offer expert i (offered
+   in order of id) with probability p; returns the new n. It moves ahead of those with a smaller probability only, so equal
+   ones stay in order of id; a NaN moves ahead of nothing, so ids are valid whatever comes in. */
+static inline int32_t scalar_route_offer(int32_t *ids, float *weights, int32_t n, int32_t n_used, int32_t i, float p)
+{
+    int32_t at = n;
+    while (at > 0 && p > weights[at - 1])
+        at--;
+    if (at == n_used)
+        return n;
+    n = n < n_used ? n + 1 : n;
+    for (int32_t j = n - 1; j > at; j--) {
+        ids[j] = ids[j - 1];
+        weights[j] = weights[j - 1];
+    }
+    ids[at] = i;
+    weights[at] = p;
+    return n;
+}
+
+/* The last step of ROUTER: weights of the n selected experts from their probabilities. */
+static inline void scalar_route_weights(float *weights, int32_t n)
+{
+    float sum = 0.0f;
+    for (int32_t j = 0; j < n; j++)
+        sum = sum + weights[j];
+    const float divisor = sum > 6.103515625e-5f ? sum : 6.103515625e-5f;
+    for (int32_t j = 0; j < n; j++)
+        weights[j] = weights[j] / divisor;
+}
+
+static inline char *kern_state(const struct kern_seq *seq, size_t offset)
+{
+    return (char *)seq->state->host + offset;
+}
+
+/* The cache row of a position: layer_offset is the op's k_offset or v_offset. */
+static inline char *kern_kv_row(const struct kern_seq *seq, size_t layer_offset, int32_t kv_head, int32_t pos, size_t row_bytes)
+{
+    const size_t row = (size_t)kv_head * KV_PAGE_ROWS + (size_t)(pos % KV_PAGE_ROWS);
+    return (char *)seq->kv_pages[pos / KV_PAGE_ROWS]->host + layer_offset + row * row_bytes;
+}
+
+#endif

@@ -1,0 +1,121 @@
+/* Scalar versions of the attention ops: ATTN_Q, ATTN_KV, ATTN. Contracts: kern/kern.h. */
+#include "kern/ref/kern_ref.h"
+#include "kern/ref/kv_row.h"
+#include "kern/ref/scalar.h"
+
+void kern_attn_q_scalar(const struct op_attn_q *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    (void)batch;
+    const int32_t hd = op->head_dim;
+    const float *norm = kern_ptr(op->norm);
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t r = u / op->n_head, h = u % op->n_head;
+        const float *x = (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd;
+        const float *table = (const float *)kern_ptr(op->rope) + r * op->n_rot;
+        float *q = (float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
+        const float inv = scalar_rms_inv(x, hd, op->eps);
+        for (int32_t d = 0; d < hd; d++)
+            q[d] = scalar_norm_rope(x, norm, inv, table, op->n_rot, d);
+    }
+}
+
+void kern_attn_kv_scalar(const struct op_attn_kv *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    const int32_t hd = op->head_dim;
+    const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)hd);
+    const float *norm = kern_ptr(op->norm);
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t r = u / op->n_head_kv;
+        const int32_t h = (int32_t)(u % op->n_head_kv);
+        const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
+        const float *k = (const float *)kern_ptr(op->k) + r * op->k_stride + (int64_t)h * hd;
+        const float *v = (const float *)kern_ptr(op->v) + r * op->v_stride + (int64_t)h * hd;
+        const float *table = (const float *)kern_ptr(op->rope) + r * op->n_rot;
+        char *k_row = kern_kv_row(seq, op->k_offset, h, batch->pos[r], row_bytes);
+        char *v_row = kern_kv_row(seq, op->v_offset, h, batch->pos[r], row_bytes);
+        const float inv = scalar_rms_inv(k, hd, op->eps);
+        for (int32_t first = 0; first < hd; first += KV_PIECE) {
+            const int32_t n = hd - first < KV_PIECE ? hd - first : KV_PIECE;
+            float piece[KV_PIECE];
+            for (int32_t i = 0; i < n; i++)
+                piece[i] = scalar_norm_rope(k, norm, inv, table, op->n_rot, first + i);
+            kv_store(op->kv_type, k_row, first, piece, n);
+            kv_store(op->kv_type, v_row, first, v + first, n);
+        }
+    }
+}
+
+/* Attention of one query head within one page: p[t] for its n positions, their sum l and the maximum score m. */
+static void page_weights(const struct op_attn *op, const float *q, const char *k, size_t row_bytes, int32_t n, float *p, float *m,
+                         float *l)
+{
+    for (int32_t t = 0; t < n; t++) {
+        float acc[16] = {0}, piece[16];
+        for (int32_t d = 0; d < op->head_dim; d += 16) {
+            kv_load(op->kv_type, k + (size_t)t * row_bytes, d, piece, 16);
+            for (int32_t i = 0; i < 16; i++)
+                acc[i] = fmaf(q[d + i], piece[i], acc[i]);
+        }
+        p[t] = scalar_reduce16(acc) * op->scale;
+    }
+    *m = p[0];
+    for (int32_t t = 1; t < n; t++)
+        *m = p[t] > *m ? p[t] : *m;
+    for (int32_t t = 0; t < n; t++)
+        p[t] = kern_expf(p[t] - *m);
+    *l = scalar_sum16(p, n);
+}
+
+/* One query head over all its pages. out holds the running O; values are taken 16 at a time, so no head is too wide. */
+static void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, int32_t pos, const float *q,
+                   const float *gate, float *out)
+{
+    const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)op->head_dim);
+    float M = 0.0f, L = 0.0f;
+    for (int32_t start = 0; start <= pos; start += KV_PAGE_ROWS) {
+        const int32_t n = pos + 1 - start < KV_PAGE_ROWS ? pos + 1 - start : KV_PAGE_ROWS;
+        const char *k = kern_kv_row(seq, op->k_offset, kv_head, start, row_bytes);
+        const char *v = kern_kv_row(seq, op->v_offset, kv_head, start, row_bytes);
+        float p[KV_PAGE_ROWS], m, l, a = 0.0f, b = 0.0f;
+        page_weights(op, q, k, row_bytes, n, p, &m, &l);
+        if (start == 0) {
+            M = m;
+            L = l;
+        } else {
+            const float both = m > M ? m : M;
+            a = kern_expf(M - both);
+            b = kern_expf(m - both);
+            M = both;
+            L = fmaf(L, a, l * b);
+        }
+        for (int32_t d = 0; d < op->head_dim; d += 16) {
+            float o[16] = {0}, piece[16];
+            for (int32_t t = 0; t < n; t++) {
+                kv_load(op->kv_type, v + (size_t)t * row_bytes, d, piece, 16);
+                for (int32_t i = 0; i < 16; i++)
+                    o[i] = fmaf(p[t], piece[i], o[i]);
+            }
+            for (int32_t i = 0; i < 16; i++)
+                out[d + i] = start == 0 ? o[i] : fmaf(out[d + i], a, o[i] * b);
+        }
+    }
+    for (int32_t d = 0; d < op->head_dim; d++)
+        out[d] = (out[d] / L) * kern_sigmoidf(gate[d]);
+}
+
+void kern_attn_scalar(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    const int64_t hd = op->head_dim;
+    const int32_t per_kv = op->n_head / op->n_head_kv;
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t r = u / op->n_head_kv;
+        const int32_t kv_head = (int32_t)(u % op->n_head_kv);
+        const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
+        for (int64_t h = kv_head * per_kv; h < (kv_head + 1) * per_kv; h++) {
+            const float *q = (const float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
+            const float *gate = (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd + hd;
+            float *out = (float *)kern_ptr(op->out) + r * op->out_stride + h * hd;
+            attend(op, seq, kv_head, batch->pos[r], q, gate, out);
+        }
+    }
+}

@@ -1,0 +1,469 @@
+/* The layer program; see forward.h.
+ *
+ * Workspace: one device buffer. Per row: the residual x, the normed input h, and a scratch region that attention, Gated DeltaNet
+ * and feed-forward parts use in turns (each part is finished before the next begins). Behind that, quantised copies of the
+ * current matmul input, one per kind; `struct input` remembers which kinds exist so that matrices that read the same input share
+ * them. */
+#include "model/forward.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define ALIGN 256
+#define OPS_PER_BLOCK 40
+#define OPS_EXTRA 24
+
+/* offsets of regions, bytes */
+struct scratch_gdn {
+    size_t m, c, z, a, b, o;
+};
+struct scratch_attn {
+    size_t u, k, v, q, o;
+};
+struct scratch_ffn {
+    size_t gate_up, logits, ids, weights, group, pairs, down, shared_gate_up, shared_down, shared_logit;
+};
+
+struct forward {
+    const struct model_config *c;
+    const struct weights *w;
+    struct dev *dev;
+    uint32_t kv_type;
+    int32_t max_rows;
+
+    struct kern_buf *buf;
+    size_t x, h, rope, taps, mtp_in, out_x, out_hidden, logits;
+    size_t act[3]; /* quantised inputs by enum kern_act; [KERN_ACT_F32] unused */
+    struct scratch_gdn gdn;
+    struct scratch_attn attn;
+    struct scratch_ffn ffn;
+
+    struct kern_op *ops;
+    int n_ops, cap_ops;
+    int32_t rows[FORWARD_MAX_OUT]; /* stable copies for GET_ROWS */
+    int32_t tap_row;
+};
+
+/* A matmul input: float rows, and which quantised copies of them lie in the act regions. */
+struct input {
+    struct kern_view x;
+    int32_t stride, n, n_rows;
+    bool have[3];
+};
+
+static struct kern_view at(const struct forward *f, size_t offset)
+{
+    return (struct kern_view){f->buf, offset};
+}
+
+/* ---- emitting ops ---- */
+
+static struct kern_op *emit(struct forward *f, enum kern_op_code code, int layer, const char *role)
+{
+    struct kern_op *op = &f->ops[f->n_ops++]; /* capacity: OPS_PER_BLOCK and OPS_EXTRA bound what is emitted */
+    *op = (struct kern_op){.code = code, .layer = (int16_t)layer, .role = role};
+    return op;
+}
+
+static void emit_norm(struct forward *f, int layer, const char *role, struct kern_view x, int32_t x_stride, struct kern_view weight,
+                      struct kern_view y, int32_t y_stride, int32_t n_rows)
+{
+    emit(f, KERN_RMS_NORM, layer, role)->p.rms_norm = (struct op_rms_norm){
+        .x = x, .w = weight, .y = y, .x_stride = x_stride, .y_stride = y_stride, .n = f->c->n_embd, .n_rows = n_rows, .eps = f->c->rms_eps};
+}
+
+/* The input in the form that a weight type wants; quantises it on first use. */
+static struct kern_view input_for(struct forward *f, int layer, struct input *in, uint32_t weight_type)
+{
+    int kind = f->dev->ops->act_kind(f->dev, weight_type);
+    if (kind == KERN_ACT_F32)
+        return in->x;
+    struct kern_view q = at(f, f->act[kind]);
+    if (!in->have[kind]) {
+        emit(f, KERN_QUANT_ACT, layer, "quantize")->p.quant_act = (struct op_quant_act){
+            .x = in->x, .out = q, .x_stride = in->stride, .n = in->n, .n_rows = in->n_rows, .kind = (enum kern_act)kind};
+        in->have[kind] = true;
+    }
+    return q;
+}
+
+static void emit_matmul(struct forward *f, int layer, const char *role, const struct kern_weight *w, struct input *in, struct kern_view y,
+                        int32_t y_stride, bool accumulate)
+{
+    struct kern_view x = input_for(f, layer, in, w->type);
+    emit(f, KERN_MATMUL, layer, role)->p.matmul = (struct op_matmul){
+        .w = *w, .x = x, .y = y, .x_stride = in->stride, .y_stride = y_stride, .n_rows = in->n_rows, .accumulate = accumulate};
+}
+
+static void emit_swiglu(struct forward *f, int layer, struct kern_view gate_up, int32_t n, int32_t n_rows)
+{
+    /* gate and up lie side by side in rows of 2n; the product replaces the gate */
+    emit(f, KERN_SWIGLU, layer, "swiglu")->p.swiglu = (struct op_swiglu){
+        .gate = gate_up, .up = kern_view_at(gate_up, (size_t)n * sizeof(float)), .h = gate_up, .n = n, .n_rows = n_rows,
+        .gate_stride = 2 * n, .up_stride = 2 * n, .h_stride = 2 * n};
+}
+
+static void emit_attention(struct forward *f, const struct kern_batch *b, int layer, const struct block_weights *l, struct kern_view x,
+                           struct input *h)
+{
+    const struct model_config *c = f->c;
+    int32_t hd = c->head_dim, q_width = hd * c->n_head, kv_width = hd * c->n_head_kv;
+    struct kern_view u = at(f, f->attn.u), k = at(f, f->attn.k), v = at(f, f->attn.v), q = at(f, f->attn.q), o = at(f, f->attn.o);
+    emit_matmul(f, layer, "attn_q", &l->attn_q, h, u, 2 * q_width, false);
+    emit_matmul(f, layer, "attn_k", &l->attn_k, h, k, kv_width, false);
+    emit_matmul(f, layer, "attn_v", &l->attn_v, h, v, kv_width, false);
+    emit(f, KERN_ATTN_Q, layer, "attn_q_norm_rope")->p.attn_q = (struct op_attn_q){
+        .u = u, .norm = l->q_norm, .rope = at(f, f->rope), .q = q, .u_stride = 2 * q_width, .q_stride = q_width, .n_head = c->n_head,
+        .head_dim = hd, .n_rot = c->n_rot, .eps = c->rms_eps};
+    emit(f, KERN_ATTN_KV, layer, "attn_kv_store")->p.attn_kv = (struct op_attn_kv){
+        .k = k, .v = v, .norm = l->k_norm, .rope = at(f, f->rope), .k_stride = kv_width, .v_stride = kv_width, .n_head_kv = c->n_head_kv,
+        .head_dim = hd, .n_rot = c->n_rot, .eps = c->rms_eps, .kv_type = f->kv_type, .k_offset = l->k_offset, .v_offset = l->v_offset};
+    emit(f, KERN_ATTN, layer, "attention")->p.attn = (struct op_attn){
+        .q = q, .u = u, .out = o, .q_stride = q_width, .u_stride = 2 * q_width, .out_stride = q_width, .n_head = c->n_head,
+        .n_head_kv = c->n_head_kv, .head_dim = hd, .scale = (float)(1.0 / sqrt((double)hd)), .kv_type = f->kv_type, .k_offset = l->k_offset, .v_offset = l->v_offset};
+    struct input in = {.x = o, .stride = q_width, .n = q_width, .n_rows = b->n_rows};
+    emit_matmul(f, layer, "attn_output", &l->attn_output, &in, x, c->n_embd, true);
+}
+
+static void emit_recurrent(struct forward *f, const struct kern_batch *b, int layer, const struct block_weights *l, struct kern_view x,
+                           struct input *h)
+{
+    const struct model_config *c = f->c;
+    int32_t d = c->d_state, channels = c->n_conv_channel, inner = c->d_inner;
+    struct kern_view m = at(f, f->gdn.m), conv = at(f, f->gdn.c), z = at(f, f->gdn.z), o = at(f, f->gdn.o);
+    struct kern_view alpha = at(f, f->gdn.a), beta = at(f, f->gdn.b);
+    emit_matmul(f, layer, "attn_qkv", &l->qkv, h, m, channels, false);
+    emit_matmul(f, layer, "attn_gate", &l->gate, h, z, inner, false);
+    emit_matmul(f, layer, "ssm_alpha", &l->alpha, h, alpha, c->n_v_head, false);
+    emit_matmul(f, layer, "ssm_beta", &l->beta, h, beta, c->n_v_head, false);
+    emit(f, KERN_GDN_CONV, layer, "ssm_conv")->p.gdn_conv = (struct op_gdn_conv){
+        .x = m, .w = l->conv, .out = conv, .x_stride = channels, .out_stride = channels, .n_channel = channels, .kernel = c->conv_kernel,
+        .state_offset = l->conv_offset};
+    emit(f, KERN_GDN_QK, layer, "ssm_qk_norm")->p.gdn_qk = (struct op_gdn_qk){
+        .qk = conv, .stride = channels, .n_key_head = c->n_k_head, .d = d, .eps = 1e-6f, .q_scale = (float)(1.0 / sqrt((double)d))};
+    emit(f, KERN_GDN_GATES, layer, "ssm_gates")->p.gdn_gates = (struct op_gdn_gates){
+        .a = alpha, .b = beta, .dt_bias = l->dt_bias, .ssm_a = l->ssm_a, .decay = alpha, .beta = beta, .n_v = c->n_v_head};
+    emit(f, KERN_GDN_STEP, layer, "ssm_step")->p.gdn_step = (struct op_gdn_step){
+        .qkv = conv, .decay = alpha, .beta = beta, .out = o, .qkv_stride = channels, .out_stride = inner, .n_key_head = c->n_k_head,
+        .n_v = c->n_v_head, .d = d, .state_offset = l->s_offset};
+    emit(f, KERN_GDN_OUT, layer, "ssm_norm_gate")->p.gdn_out = (struct op_gdn_out){
+        .o = o, .z = z, .w = l->ssm_norm, .y = o, .o_stride = inner, .z_stride = inner, .y_stride = inner, .n_v = c->n_v_head, .d = d,
+        .eps = c->rms_eps};
+    struct input in = {.x = o, .stride = inner, .n = inner, .n_rows = b->n_rows};
+    emit_matmul(f, layer, "ssm_out", &l->ssm_out, &in, x, c->n_embd, true);
+}
+
+static void emit_dense_ffn(struct forward *f, int layer, const struct ffn_weights *w, struct kern_view x, struct input *h)
+{
+    int32_t n = f->c->n_ff;
+    struct kern_view gate_up = at(f, f->ffn.gate_up);
+    emit_matmul(f, layer, "ffn_gate", &w->gate, h, gate_up, 2 * n, false);
+    emit_matmul(f, layer, "ffn_up", &w->up, h, kern_view_at(gate_up, (size_t)n * sizeof(float)), 2 * n, false);
+    emit_swiglu(f, layer, gate_up, n, h->n_rows);
+    struct input in = {.x = gate_up, .stride = 2 * n, .n = n, .n_rows = h->n_rows};
+    emit_matmul(f, layer, "ffn_down", &w->down, &in, x, f->c->n_embd, true);
+}
+
+static void emit_moe_matmul(struct forward *f, int layer, const char *role, const struct kern_weight *w, struct input *in,
+                            struct kern_view y, int32_t y_stride, bool x_per_pair)
+{
+    int32_t used = f->c->n_expert_used;
+    struct kern_view x = input_for(f, layer, in, w->type);
+    emit(f, KERN_MOE_MATMUL, layer, role)->p.moe_matmul = (struct op_moe_matmul){
+        .w = *w, .x = x, .y = y, .group = at(f, f->ffn.group), .x_stride = in->stride, .y_stride = y_stride,
+        .n_rows = x_per_pair ? in->n_rows / used : in->n_rows, .n_used = used, .x_per_pair = x_per_pair};
+}
+
+static void emit_moe_ffn(struct forward *f, int layer, const struct ffn_weights *w, struct kern_view x, struct input *h)
+{
+    const struct model_config *c = f->c;
+    int32_t rows = h->n_rows, used = c->n_expert_used, n = c->n_ff_expert, ns = c->n_ff_shared;
+    struct kern_view logits = at(f, f->ffn.logits), ids = at(f, f->ffn.ids), weights = at(f, f->ffn.weights);
+    struct kern_view pairs = at(f, f->ffn.pairs), down = at(f, f->ffn.down);
+    struct kern_view shared = at(f, f->ffn.shared_gate_up), shared_down = at(f, f->ffn.shared_down), shared_logit = at(f, f->ffn.shared_logit);
+
+    emit_matmul(f, layer, "ffn_router", &w->router, h, logits, c->n_expert, false);
+    emit(f, KERN_ROUTER, layer, "ffn_topk")->p.router = (struct op_router){
+        .logits = logits, .ids = ids, .weights = weights, .n_rows = rows, .n_expert = c->n_expert, .n_used = used};
+    emit(f, KERN_MOE_GROUP, layer, "ffn_group")->p.moe_group = (struct op_moe_group){
+        .ids = ids, .group = at(f, f->ffn.group), .n_rows = rows, .n_expert = c->n_expert, .n_used = used};
+    if (w->gate_up_exps.n_out)
+        emit_moe_matmul(f, layer, "ffn_gate_up_exps", &w->gate_up_exps, h, pairs, 2 * n, false);
+    else {
+        emit_moe_matmul(f, layer, "ffn_gate_exps", &w->gate_exps, h, pairs, 2 * n, false);
+        emit_moe_matmul(f, layer, "ffn_up_exps", &w->up_exps, h, kern_view_at(pairs, (size_t)n * sizeof(float)), 2 * n, false);
+    }
+    emit_matmul(f, layer, "ffn_gate_shexp", &w->shared_gate, h, shared, 2 * ns, false);
+    emit_matmul(f, layer, "ffn_up_shexp", &w->shared_up, h, kern_view_at(shared, (size_t)ns * sizeof(float)), 2 * ns, false);
+    emit_matmul(f, layer, "ffn_gate_inp_shexp", &w->shared_gate_inp, h, shared_logit, 1, false);
+    /* from here on the quantised copies of h are overwritten */
+    emit_swiglu(f, layer, pairs, n, rows * used);
+    struct input pair_in = {.x = pairs, .stride = 2 * n, .n = n, .n_rows = rows * used};
+    emit_moe_matmul(f, layer, "ffn_down_exps", &w->down_exps, &pair_in, down, c->n_embd, true);
+    emit_swiglu(f, layer, shared, ns, rows);
+    struct input shared_in = {.x = shared, .stride = 2 * ns, .n = ns, .n_rows = rows};
+    emit_matmul(f, layer, "ffn_down_shexp", &w->shared_down, &shared_in, shared_down, c->n_embd, false);
+    emit(f, KERN_MOE_COMBINE, layer, "ffn_combine")->p.moe_combine = (struct op_moe_combine){
+        .x = x, .y = down, .weights = weights, .shared = shared_down, .shared_gate = shared_logit, .n = c->n_embd, .n_rows = rows,
+        .n_used = used, .x_stride = c->n_embd, .y_stride = c->n_embd, .shared_stride = c->n_embd};
+}
+
+static void emit_block(struct forward *f, const struct kern_batch *b, int layer, const struct block_weights *l, struct kern_view x)
+{
+    const struct model_config *c = f->c;
+    struct kern_view h = at(f, f->h);
+    struct input in = {.x = h, .stride = c->n_embd, .n = c->n_embd, .n_rows = b->n_rows};
+    emit_norm(f, layer, "attn_norm", x, c->n_embd, l->attn_norm, h, c->n_embd, b->n_rows);
+    if (l->recurrent)
+        emit_recurrent(f, b, layer, l, x, &in);
+    else
+        emit_attention(f, b, layer, l, x, &in);
+    emit_norm(f, layer, "post_attention_norm", x, c->n_embd, l->post_norm, h, c->n_embd, b->n_rows);
+    in = (struct input){.x = h, .stride = c->n_embd, .n = c->n_embd, .n_rows = b->n_rows};
+    if (c->moe)
+        emit_moe_ffn(f, layer, &l->ffn, x, &in);
+    else
+        emit_dense_ffn(f, layer, &l->ffn, x, &in);
+}
+
+static void emit_rope_table(struct forward *f)
+{
+    emit(f, KERN_ROPE_TABLE, -1, "rope")->p.rope_table =
+        (struct op_rope_table){.table = at(f, f->rope), .inv_freq = f->c->inv_freq, .scale = f->c->rope_scale, .n_rot = f->c->n_rot};
+}
+
+/* Rows of x through a final norm and the head. */
+static void emit_head(struct forward *f, struct kern_view norm, const struct kern_weight *head, const int32_t *out_rows, int32_t n_out)
+{
+    const struct model_config *c = f->c;
+    struct kern_view picked = at(f, f->out_x), hidden = at(f, f->out_hidden);
+    memcpy(f->rows, out_rows, (size_t)n_out * sizeof *out_rows);
+    emit(f, KERN_GET_ROWS, -1, "output_rows")->p.get_rows = (struct op_get_rows){
+        .in = at(f, f->x), .out = picked, .in_stride = c->n_embd, .out_stride = c->n_embd, .n = c->n_embd, .n_get = n_out, .rows = f->rows};
+    emit_norm(f, -1, "output_norm", picked, c->n_embd, norm, hidden, c->n_embd, n_out);
+    struct input in = {.x = hidden, .stride = c->n_embd, .n = c->n_embd, .n_rows = n_out};
+    emit_matmul(f, -1, "output", head, &in, at(f, f->logits), c->n_vocab, false);
+}
+
+static void emit_tap(struct forward *f, int32_t layer)
+{
+    int32_t n = f->c->n_embd;
+    emit(f, KERN_GET_ROWS, layer, "tap")->p.get_rows = (struct op_get_rows){
+        .in = at(f, f->x), .out = at(f, f->taps + (size_t)layer * n * sizeof(float)), .in_stride = n, .out_stride = n, .n = n, .n_get = 1,
+        .rows = &f->tap_row};
+}
+
+static void emit_embed(struct forward *f, const struct kern_weight *table, struct kern_view out)
+{
+    emit(f, KERN_EMBED, -1, "token_embd")->p.embed = (struct op_embed){.table = *table, .out = out, .stride = f->c->n_embd};
+}
+
+/* ---- running ---- */
+
+static int run(struct forward *f, const struct kern_batch *b, skua_error *err)
+{
+    return f->dev->ops->run(f->dev, f->ops, f->n_ops, b, err);
+}
+
+static int check_batch(const struct forward *f, const struct kern_batch *b, int32_t n_out, skua_error *err)
+{
+    if (b->n_rows < 1 || b->n_rows > f->max_rows || n_out < 0 || n_out > FORWARD_MAX_OUT)
+        return error_set(err, SKUA_EARG, "forward pass of %d rows and %d outputs; limits are %d and %d", b->n_rows, n_out, f->max_rows,
+                         FORWARD_MAX_OUT);
+    return 0;
+}
+
+int forward_trunk(struct forward *f, const struct kern_batch *b, const int32_t *out_rows, int32_t n_out, int32_t tap_row, skua_error *err)
+{
+    int rc = check_batch(f, b, n_out, err);
+    if (rc)
+        return rc;
+    struct kern_view x = at(f, f->x);
+    f->n_ops = 0;
+    f->tap_row = tap_row;
+    emit_embed(f, &f->w->embed, x);
+    emit_rope_table(f);
+    for (int32_t i = 0; i < f->c->n_layer; i++) {
+        emit_block(f, b, i, &f->w->blocks[i], x);
+        if (tap_row >= 0)
+            emit_tap(f, i);
+    }
+    if (n_out)
+        emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out);
+    return run(f, b, err);
+}
+
+int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, skua_error *err)
+{
+    struct kern_batch b = {.n_rows = 1}; /* no op of the head looks at the batch */
+    int rc = check_batch(f, &b, n_out, err);
+    if (rc)
+        return rc;
+    f->n_ops = 0;
+    emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out);
+    return run(f, &b, err);
+}
+
+int forward_mtp(struct forward *f, const struct kern_batch *b, const float *hidden, const int32_t *out_rows, int32_t n_out, skua_error *err)
+{
+    const struct model_config *c = f->c;
+    const struct mtp_weights *m = &f->w->mtp;
+    int rc = check_batch(f, b, n_out, err);
+    if (!rc && !m->present)
+        rc = error_set(err, SKUA_ESTATE, "the model has no MTP block");
+    if (rc)
+        return rc;
+    struct kern_view x = at(f, f->x), h = at(f, f->h), in_view = at(f, f->mtp_in);
+    f->dev->ops->write(f->dev, h, hidden, (size_t)b->n_rows * c->n_embd * sizeof(float));
+    f->n_ops = 0;
+    emit_rope_table(f);
+    /* [norm of embedding ; norm of hidden] */
+    emit_embed(f, &m->embed, x);
+    emit_norm(f, c->n_layer, "nextn_enorm", x, c->n_embd, m->enorm, in_view, 2 * c->n_embd, b->n_rows);
+    emit_norm(f, c->n_layer, "nextn_hnorm", h, c->n_embd, m->hnorm, kern_view_at(in_view, (size_t)c->n_embd * sizeof(float)), 2 * c->n_embd,
+              b->n_rows);
+    struct input in = {.x = in_view, .stride = 2 * c->n_embd, .n = 2 * c->n_embd, .n_rows = b->n_rows};
+    emit_matmul(f, c->n_layer, "nextn_eh_proj", &m->eh_proj, &in, x, c->n_embd, false);
+    emit_block(f, b, c->n_layer, &m->block, x);
+    if (n_out)
+        emit_head(f, m->head_norm, &m->head, out_rows, n_out);
+    return run(f, b, err);
+}
+
+void forward_read_logits(struct forward *f, int32_t i, float *dst)
+{
+    size_t row = (size_t)f->c->n_vocab * sizeof(float);
+    f->dev->ops->read(f->dev, at(f, f->logits + (size_t)i * row), dst, row);
+}
+
+void forward_read_out_hidden(struct forward *f, int32_t i, float *dst)
+{
+    size_t row = (size_t)f->c->n_embd * sizeof(float);
+    f->dev->ops->read(f->dev, at(f, f->out_hidden + (size_t)i * row), dst, row);
+}
+
+void forward_read_tap(struct forward *f, int32_t layer, float *dst)
+{
+    size_t row = (size_t)f->c->n_embd * sizeof(float);
+    f->dev->ops->read(f->dev, at(f, f->taps + (size_t)layer * row), dst, row);
+}
+
+/* ---- workspace ---- */
+
+static size_t take(size_t *end, size_t bytes)
+{
+    size_t offset = *end;
+    *end = (offset + bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return offset;
+}
+
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t layout_scratch(struct forward *f, size_t begin)
+{
+    const struct model_config *c = f->c;
+    size_t row = (size_t)f->max_rows * sizeof(float), pair_row = row * (size_t)(c->moe ? c->n_expert_used : 0);
+    size_t q = (size_t)c->head_dim * c->n_head, kv = (size_t)c->head_dim * c->n_head_kv, end_all = begin, end = begin;
+    f->gdn.m = take(&end, row * c->n_conv_channel);
+    f->gdn.c = take(&end, row * c->n_conv_channel);
+    f->gdn.z = take(&end, row * c->d_inner);
+    f->gdn.o = take(&end, row * c->d_inner);
+    f->gdn.a = take(&end, row * c->n_v_head);
+    f->gdn.b = take(&end, row * c->n_v_head);
+    end_all = max_size(end_all, end);
+    end = begin;
+    f->attn.u = take(&end, row * 2 * q);
+    f->attn.k = take(&end, row * kv);
+    f->attn.v = take(&end, row * kv);
+    f->attn.q = take(&end, row * q);
+    f->attn.o = take(&end, row * q);
+    end_all = max_size(end_all, end);
+    end = begin;
+    if (!c->moe) {
+        f->ffn.gate_up = take(&end, row * 2 * c->n_ff);
+    } else {
+        f->ffn.logits = take(&end, row * c->n_expert);
+        f->ffn.ids = take(&end, pair_row);
+        f->ffn.weights = take(&end, pair_row);
+        f->ffn.group = take(&end, ((size_t)c->n_expert + 1) * sizeof(int32_t) + pair_row);
+        f->ffn.pairs = take(&end, pair_row * 2 * c->n_ff_expert);
+        f->ffn.down = take(&end, pair_row * c->n_embd);
+        f->ffn.shared_gate_up = take(&end, row * 2 * c->n_ff_shared);
+        f->ffn.shared_down = take(&end, row * c->n_embd);
+        f->ffn.shared_logit = take(&end, row);
+    }
+    return max_size(end_all, end);
+}
+
+/* Bytes of the largest quantised input of a kind: over all inputs whose width fits the kind's blocks. */
+static size_t act_bytes(const struct forward *f, enum kern_act kind, int32_t block)
+{
+    const struct model_config *c = f->c;
+    size_t rows = (size_t)f->max_rows, pairs = rows * (size_t)(c->moe ? c->n_expert_used : 1);
+    struct { int32_t n; size_t rows; } inputs[] = {
+        {c->n_embd, max_size(rows, FORWARD_MAX_OUT)}, {2 * c->n_embd, rows}, {c->head_dim * c->n_head, rows}, {c->d_inner, rows}, {c->n_ff, rows},
+        {c->n_ff_expert, pairs}, {c->n_ff_shared, rows},
+    };
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (inputs[i].n && inputs[i].n % block == 0)
+            bytes = max_size(bytes, kern_act_bytes(kind, inputs[i].n) * inputs[i].rows);
+    return bytes;
+}
+
+static int allocate(struct forward *f, skua_error *err)
+{
+    const struct model_config *c = f->c;
+    size_t row = (size_t)f->max_rows * sizeof(float), end = 0;
+    f->x = take(&end, row * c->n_embd);
+    f->h = take(&end, row * c->n_embd);
+    f->rope = take(&end, row * c->n_rot);
+    f->taps = take(&end, (size_t)c->n_layer * c->n_embd * sizeof(float));
+    f->mtp_in = take(&end, f->w->mtp.present ? row * 2 * c->n_embd : 0);
+    f->out_x = take(&end, FORWARD_MAX_OUT * (size_t)c->n_embd * sizeof(float));
+    f->out_hidden = take(&end, FORWARD_MAX_OUT * (size_t)c->n_embd * sizeof(float));
+    f->logits = take(&end, FORWARD_MAX_OUT * (size_t)c->n_vocab * sizeof(float));
+    f->act[KERN_ACT_Q12_32] = take(&end, act_bytes(f, KERN_ACT_Q12_32, 32));
+    f->act[KERN_ACT_Q12_256] = take(&end, act_bytes(f, KERN_ACT_Q12_256, 256));
+    end = layout_scratch(f, end);
+    int rc = f->dev->ops->buf_alloc(f->dev, end, &f->buf, err);
+    if (rc)
+        return rc;
+    f->cap_ops = c->n_block * OPS_PER_BLOCK + OPS_EXTRA;
+    f->ops = mem_alloc((size_t)f->cap_ops * sizeof *f->ops);
+    return f->ops ? 0 : error_nomem(err, "op list", (size_t)f->cap_ops * sizeof *f->ops);
+}
+
+int forward_create(const struct model_config *c, const struct weights *w, struct dev *d, uint32_t kv_type, int32_t max_rows,
+                   struct forward **out, skua_error *err)
+{
+    *out = NULL;
+    struct forward *f = mem_calloc(1, sizeof *f);
+    if (!f)
+        return error_nomem(err, "forward pass", sizeof *f);
+    f->c = c;
+    f->w = w;
+    f->dev = d;
+    f->kv_type = kv_type;
+    f->max_rows = max_rows;
+    int rc = allocate(f, err);
+    if (rc) {
+        forward_free(f);
+        return rc;
+    }
+    *out = f;
+    return 0;
+}
+
+void forward_free(struct forward *f)
+{
+    if (!f)
+        return;
+    f->dev->ops->buf_free(f->dev, f->buf);
+    mem_free(f->ops);
+    mem_free(f);
+}
+
+size_t forward_bytes(const struct forward *f) { return f->buf->size; }

@@ -1,0 +1,26 @@
+/* What one sequence owns on the device: pages of KV cache, added as it grows, and the recurrent state. */
+#ifndef SKUA_MODEL_SEQ_H
+#define SKUA_MODEL_SEQ_H
+
+#include <stdint.h>
+
+#include "dev/dev.h"
+
+
+struct seq {
+    struct dev *dev;
+    size_t page_bytes;
+    struct kern_buf *state;     /* zero at position 0 */
+    struct kern_buf **pages;    /* [n_pages], the layout that kern_seq wants */
+    int32_t n_pages, cap_pages;
+    int32_t n_pos;              /* rows committed: the next row's position */
+};
+
+/* An empty sequence. state_bytes and page_bytes: config_state_bytes, config_kv_page_bytes. */
+int  seq_init(struct seq *s, struct dev *d, size_t state_bytes, size_t page_bytes, skua_error *err);
+void seq_free(struct seq *s);                               /* zeroed allowed */
+int  seq_reserve(struct seq *s, int32_t n_pos, skua_error *err); /* pages for positions 0 .. n_pos - 1; nothing is lost on failure */
+void seq_reset(struct seq *s);                              /* back to empty: state cleared, pages given back */
+size_t seq_bytes(const struct seq *s);                      /* device memory held */
+
+#endif

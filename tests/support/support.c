@@ -1,0 +1,64 @@
+/* Test support; see support.h. */
+#include "support/support.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+long support_checks, support_failures, support_skipped;
+
+bool support_check(bool ok, const char *file, int line, const char *fmt, ...)
+{
+    support_checks++;
+    if (ok)
+        return true;
+    if (support_failures++ < 20) {
+        va_list ap;
+        va_start(ap, fmt);
+        printf("%s:%d: ", file, line);
+        vprintf(fmt, ap);
+        putchar('\n');
+        va_end(ap);
+    }
+    return false;
+}
+
+const char *support_shared(const char *name)
+{
+    static char path[4][4096];
+    static int turn;
+    const char *root = getenv("SKUA_SHARED");
+    char *p = path[turn++ & 3];
+    snprintf(p, sizeof path[0], "%s/%s", root ? root : "../shared", name);
+    if (access(p, R_OK) == 0)
+        return p;
+    printf("skipped: %s is not there\n", p);
+    support_skipped++;
+    return NULL;
+}
+
+const char *support_model(const char *name)
+{
+    static char path[4][4096];
+    static int turn;
+    char *p = path[turn++ & 3];
+    const char *root = getenv("SKUA_SHARED");
+    const char *places[] = {"models", "tests/data", NULL};
+    for (int i = 0; i < 3; i++) {
+        if (places[i])
+            snprintf(p, sizeof path[0], "%s/%s", places[i], name);
+        else
+            snprintf(p, sizeof path[0], "%s/models/%s", root ? root : "../shared", name);
+        if (access(p, R_OK) == 0)
+            return p;
+    }
+    printf("skipped: model %s is not there\n", name);
+    support_skipped++;
+    return NULL;
+}
+
+int support_finish(const char *name)
+{
+    printf("%s: %ld checks, %ld failed, %ld skipped\n", name, support_checks, support_failures, support_skipped);
+    return support_failures || (!support_checks && !support_skipped);
+}
