@@ -108,6 +108,86 @@ typedef bool skua_progress(void *user, int32_t n_done, int32_t n_total);
    context would overflow (checked before anything is evaluated), SKUA_ENOMEM. */
 int skua_eval(skua_engine *e, skua_feed *feeds, int32_t n_feeds, skua_progress *progress, void *user, skua_error *err);
 
+/* ---- tokens and text ---- */
+
+/* Ids of n bytes of text; parse_special: control tokens named in the text become those tokens. *ids is the caller's (skua_free). */
+int  skua_tokenize(const skua_engine *e, const char *text, size_t n, bool parse_special, int32_t **ids, size_t *n_ids, skua_error *err);
+void skua_free(void *p); /* what this library allocated for the caller; NULL allowed */
+
+/* The bytes of a token, not zero-terminated, valid as long as the engine; any part of a UTF-8 sequence. Control tokens have none unless
+   special is set. */
+const char *skua_token_bytes(const skua_engine *e, int32_t id, bool special, size_t *n);
+bool skua_token_ends(const skua_engine *e, int32_t id); /* does it end an answer? */
+
+/* Prompt of a conversation through the model's chat template. messages: a JSON array of {"role", "content", ...}; tools: a JSON array or
+   NULL; args: a JSON object of template variables, for example {"enable_thinking": false}, or NULL. Names of control tokens inside
+   messages are text, not tokens. *opens_thinking (may be NULL): the prompt ends inside an open <think>. SKUA_ETEMPLATE, SKUA_EARG for bad
+   JSON. */
+int skua_chat_prompt(skua_engine *e, const char *messages, const char *tools, const char *args, int32_t **ids, size_t *n_ids,
+                     bool *opens_thinking, skua_error *err);
+
+/* ---- sampling and generation ---- */
+
+typedef struct skua_logit_bias {
+    int32_t id;
+    float bias; /* -100..100, added to the logit; exactly -100 bans, exactly 100 forces */
+} skua_logit_bias;
+
+typedef struct skua_sampling {
+    double temperature;        /* 0..2; 0 = greedy */
+    int32_t top_k;             /* keep the k best; 0 or -1 = off */
+    double top_p;              /* 0..1: keep the fewest best tokens whose probabilities reach it; 1 = off, 0 keeps one */
+    double min_p;              /* 0..1: drop tokens less likely than min_p times the best one; 0 = off */
+    double repetition_penalty; /* above 0, up to 2; over prompt and generated tokens in the window; 1 = off */
+    double presence_penalty;   /* -2..2, once per distinct generated token */
+    double frequency_penalty;  /* -2..2, times the number of occurrences among the generated tokens */
+    int32_t penalty_last_n;    /* window of repetition_penalty, in tokens from the end; 0 = off, -1 = everything */
+    uint64_t seed;             /* the same seed gives the same answer */
+    const skua_logit_bias *bias; /* the caller's; may be NULL when n_bias is 0 */
+    size_t n_bias;
+} skua_sampling;
+
+/* The model file's defaults (general.sampling.*), else the family's published values. */
+int skua_sampling_defaults(const skua_engine *e, bool thinking, skua_sampling *out, skua_error *err);
+
+enum skua_finish {
+    SKUA_FINISH_NONE,
+    SKUA_FINISH_END_TOKEN,   /* the model ended its answer */
+    SKUA_FINISH_STOP_STRING,
+    SKUA_FINISH_MAX_TOKENS,
+    SKUA_FINISH_CANCELED     /* the callback said stop */
+};
+const char *skua_finish_name(enum skua_finish f);
+
+typedef struct skua_generate_params {
+    skua_sampling sampling;
+    int32_t max_tokens;       /* -1: no limit but the context */
+    const char *const *stop;  /* stop strings, up to 16; not part of the output */
+    size_t n_stop;
+    bool special;             /* print control tokens as their text */
+} skua_generate_params;
+
+/* A piece of output. text is complete UTF-8 (n bytes, may be 0 while bytes are held back); id is the token that was just chosen, -1 for
+   the last piece, which may carry text that was held back. */
+typedef struct skua_event {
+    int32_t id;
+    const char *text;
+    size_t n;
+} skua_event;
+typedef bool skua_event_callback(void *user, const skua_event *event); /* false: stop here (SKUA_FINISH_CANCELED) */
+
+typedef struct skua_result {
+    enum skua_finish finish;
+    int32_t n_prompt, n_generated; /* tokens; the end token counts as generated */
+    double prompt_seconds, generate_seconds;
+} skua_result;
+
+/* Evaluate the prompt on the session (appending to what it holds), then generate. The token that ends the answer is not evaluated. On an
+   error what was generated so far has been delivered, the session is valid, and *result is filled as far as it got. SKUA_ELIMIT: the
+   context is full; SKUA_ECANCELED: progress (may be NULL) said stop during the prompt. */
+int skua_generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, const skua_generate_params *p, skua_event_callback *callback,
+                  skua_progress *progress, void *user, skua_result *result, skua_error *err);
+
 #ifdef __cplusplus
 }
 #endif

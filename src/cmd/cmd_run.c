@@ -78,7 +78,7 @@ static int add_bias(struct run_options *o, const char *arg, skua_error *err)
     int rc = opt_i64("--logit-bias (id)", id_text, 0, INT32_MAX, &id, err);
     if (!rc)
         rc = opt_f64("--logit-bias", eq + 1, -SAMPLER_BIAS_LIMIT, SAMPLER_BIAS_LIMIT, &bias, err);
-    o->bias[o->sampling.value.n_bias++] = (struct logit_bias){(int32_t)id, (float)bias};
+    o->bias[o->sampling.value.n_bias++] = (skua_logit_bias){(int32_t)id, (float)bias};
     o->sampling.value.bias = o->bias;
     return rc;
 }
@@ -101,7 +101,7 @@ static int integer_option(struct run_options *o, enum sampler_field field, const
 
 static int sampling_option(struct run_options *o, int c, const char *arg, skua_error *err)
 {
-    struct sampler_params *v = &o->sampling.value;
+    skua_sampling *v = &o->sampling.value;
     switch (c) {
     case OPT_TEMP: return number_option(o, SAMPLER_TEMPERATURE, "--temp", arg, &v->temperature, err);
     case OPT_TOP_K: return integer_option(o, SAMPLER_TOP_K, "--top-k", arg, &v->top_k, err);

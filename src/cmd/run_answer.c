@@ -6,9 +6,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/sampling.h"
 #include "engine/think_split.h"
-#include "tok/tokenizer.h"
 
 volatile sig_atomic_t run_interrupted;
 
@@ -56,7 +55,7 @@ static void show(struct output *o)
     strbuf_clear(&o->answer);
 }
 
-static bool on_event(void *user, const struct generate_event *event)
+static bool on_event(void *user, const skua_event *event)
 {
     struct output *o = user;
     progress_end(&o->progress);
@@ -83,72 +82,31 @@ static int32_t reusable(const skua_session *s, const struct token_vec *prompt)
     return (size_t)held < prompt->n && memcmp(skua_session_tokens(s), prompt->ids, (size_t)held * sizeof *prompt->ids) == 0 ? held : 0;
 }
 
-static int file_sampling(const skua_engine *e, struct sampler_partial *file, skua_error *err)
-{
-    for (int f = 0; f < SAMPLER_FIELD_COUNT; f++) {
-        const char *key = sampler_field_key((enum sampler_field)f);
-        double v;
-        int rc = 0;
-        if (!key)
-            continue;
-        struct gguf_value value;
-        if (gguf_find_key(e->gguf, key, &value) && value.type != GGUF_F32 && value.type != GGUF_F64) {
-            int64_t i = 0;
-            rc = gguf_get_i64(e->gguf, key, &i, err);
-            v = (double)i;
-        } else {
-            rc = gguf_get_f64(e->gguf, key, &v, err);
-        }
-        if (rc < 0)
-            return rc;
-        if (!rc)
-            continue;
-        switch (f) {
-        case SAMPLER_TEMPERATURE: file->value.temperature = v; break;
-        case SAMPLER_TOP_K: file->value.top_k = (int32_t)v; break;
-        case SAMPLER_TOP_P: file->value.top_p = v; break;
-        case SAMPLER_MIN_P: file->value.min_p = v; break;
-        case SAMPLER_REPETITION_PENALTY: file->value.repetition_penalty = v; break;
-        case SAMPLER_PENALTY_LAST_N: file->value.penalty_last_n = (int32_t)v; break;
-        default: continue;
-        }
-        file->given |= 1u << f;
-    }
-    return 0;
-}
-
-static int resolve_sampling(const struct run *r, bool thinking, struct sampler_settings *s, skua_error *err)
-{
-    struct sampler_partial file = {0};
-    int rc = file_sampling(r->engine, &file, err);
-    return rc ? rc : sampler_resolve(s, thinking, &file, &r->opt.sampling, r->engine->config.n_vocab, err);
-}
-
 int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, skua_error *err)
 {
     struct output o = {.run = r, .raw = r->opt.raw, .show_thinking = r->opt.show_thinking || (r->term.err_tty && r->term.out_tty)};
     struct sampler_settings settings;
     strbuf_clear(&r->reasoning);
     strbuf_clear(&r->answer);
-    r->last = (struct generate_result){0};
+    r->last = (skua_result){0};
     if (!prompt->n)
         return error_set(err, SKUA_EARG, "the prompt is empty");
     if (prompt->n > INT32_MAX / 2)
         return error_set(err, SKUA_ELIMIT, "the prompt has %zu tokens; more than a session can hold", prompt->n);
-    int rc = resolve_sampling(r, thinking, &settings, err);
+    int rc = engine_resolve_sampling(r->engine, thinking, &r->opt.sampling, &settings, err);
     if (rc)
         return rc;
     r->n_reused = reusable(r->session, prompt);
     if (!r->n_reused)
         skua_session_reset(r->session);
-    struct generate_params p = {.sampling = settings.params, .max_tokens = (int32_t)r->opt.max_tokens, .stop = r->opt.stop,
-                                .n_stop = r->opt.n_stop, .special = r->opt.special};
+    skua_generate_params p = {.sampling = settings.params, .max_tokens = (int32_t)r->opt.max_tokens, .stop = r->opt.stop,
+                              .n_stop = r->opt.n_stop, .special = r->opt.special};
     term_printer_init(&o.out, stdout, r->term.out_tty);
     term_printer_init(&o.thoughts, stderr, r->term.err_tty);
     think_split_init(&o.split, thinking);
     progress_begin(&o.progress, "reading the prompt", prompt->n - (size_t)r->n_reused);
-    rc = generate(r->session, (const int32_t *)prompt->ids + r->n_reused, (int32_t)prompt->n - r->n_reused, &p, on_event, on_progress, &o,
-                  &r->last, err);
+    rc = skua_generate(r->session, (const int32_t *)prompt->ids + r->n_reused, (int32_t)prompt->n - r->n_reused, &p, on_event, on_progress, &o,
+                       &r->last, err);
     progress_end(&o.progress);
     think_split_finish(&o.split, &o.reasoning, &o.answer);
     show(&o);
@@ -167,7 +125,7 @@ int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, sku
 
 void run_figures(const struct run *r)
 {
-    const struct generate_result *g = &r->last;
+    const skua_result *g = &r->last;
     int32_t steps = g->n_generated;
     if (r->opt.quiet)
         return;
@@ -175,7 +133,7 @@ void run_figures(const struct run *r)
     if (r->n_reused)
         fprintf(stderr, " (%d reused)", r->n_reused);
     fprintf(stderr, "; generated %d tokens, %.1f t/s; end: %s\n", steps, g->generate_seconds > 0 ? steps / g->generate_seconds : 0.0,
-            finish_reason_name(g->finish));
+            skua_finish_name(g->finish));
 }
 
 json_t *run_template_args(const struct run *r)

@@ -9,8 +9,8 @@
 #include "cmd/cmd_engine.h"
 #include "cmd/term.h"
 #include "engine/chat_prompt.h"
-#include "engine/generate.h"
 #include "sample/defaults.h"
+#include "skua.h"
 
 enum think_mode { THINK_AS_TEMPLATE, THINK_ON, THINK_OFF };
 
@@ -25,7 +25,7 @@ struct run_options {
     const char *stop[RUN_MAX_STOP];
     size_t n_stop;
     struct sampler_partial sampling; /* what the user gave */
-    struct logit_bias bias[SAMPLER_MAX_BIAS];
+    skua_logit_bias bias[SAMPLER_MAX_BIAS];
 };
 
 struct run {
@@ -33,7 +33,7 @@ struct run {
     struct term term;
     skua_engine *engine;
     skua_session *session;
-    struct generate_result last;   /* figures of the last answer */
+    skua_result last;   /* figures of the last answer */
     struct strbuf reasoning, answer; /* of the last answer, complete */
     int32_t n_reused;              /* prompt tokens of the last answer that the session already held */
 };
@@ -42,7 +42,7 @@ extern volatile sig_atomic_t run_interrupted; /* set by Ctrl-C while an answer i
 
 /* Produce an answer to the prompt tokens: reasoning dimmed to standard error (or not at all), the answer to standard output, as it
    comes. The session's tokens are kept when they are a beginning of the prompt, else it starts anew. thinking: the prompt ends inside
-   an open <think>. Errors as generate(); what was produced before the error is shown and kept. */
+   an open <think>. Errors as skua_generate(); what was produced before the error is shown and kept. */
 int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, skua_error *err);
 
 /* The line of figures, to standard error unless quiet. */

@@ -1,6 +1,5 @@
-/* The generation loop; see generate.h. One token per step: sample from the last row of logits at the position that the token
+/* The generation loop; see skua.h. One token per step: sample from the last row of logits at the position that the token
  * will take, publish it, evaluate it. */
-#include "engine/generate.h"
 
 #include <string.h>
 
@@ -14,18 +13,18 @@
 #include "tok/detok.h"
 #include "tok/tokenizer.h"
 
-const char *finish_reason_name(enum finish_reason r)
+const char *skua_finish_name(enum skua_finish r)
 {
     static const char *const names[] = {"none", "end token", "stop string", "token limit", "canceled"};
-    return r <= FINISH_CANCELED ? names[r] : "unknown";
+    return r <= SKUA_FINISH_CANCELED ? names[r] : "unknown";
 }
 
 struct run {
     skua_session *session;
-    const struct generate_params *params;
-    generate_callback *callback;
+    const skua_generate_params *params;
+    skua_event_callback *callback;
     void *user;
-    struct generate_result *result;
+    skua_result *result;
 
     float *logits;
     uint64_t *samplable;
@@ -82,9 +81,9 @@ static int deliver(struct run *r, int32_t id, skua_error *err)
 {
     if (strbuf_failed(&r->text) || strbuf_failed(&r->out))
         return error_nomem(err, "output text", r->out.len);
-    struct generate_event event = {.id = id, .text = strbuf_str(&r->out), .n = r->out.len};
-    if (!r->callback(r->user, &event) && r->result->finish == FINISH_NONE)
-        r->result->finish = FINISH_CANCELED;
+    skua_event event = {.id = id, .text = strbuf_str(&r->out), .n = r->out.len};
+    if (!r->callback(r->user, &event) && r->result->finish == SKUA_FINISH_NONE)
+        r->result->finish = SKUA_FINISH_CANCELED;
     strbuf_clear(&r->out);
     return 0;
 }
@@ -102,7 +101,7 @@ static int publish(struct run *r, int32_t id, skua_error *err)
     if (rc < 0)
         return rc;
     if (rc == 1)
-        r->result->finish = FINISH_STOP_STRING;
+        r->result->finish = SKUA_FINISH_STOP_STRING;
     return deliver(r, id, err);
 }
 
@@ -130,15 +129,15 @@ static int step(struct run *r, skua_error *err)
         return rc;
     r->result->n_generated++;
     if (tokenizer_is_eog(e->tokenizer, (uint32_t)id)) {
-        r->result->finish = FINISH_END_TOKEN;
+        r->result->finish = SKUA_FINISH_END_TOKEN;
         if (!r->params->special)
             return 0;
     }
     rc = publish(r, id, err);
-    if (rc || r->result->finish != FINISH_NONE)
+    if (rc || r->result->finish != SKUA_FINISH_NONE)
         return rc;
     if (r->params->max_tokens >= 0 && r->result->n_generated >= r->params->max_tokens) {
-        r->result->finish = FINISH_MAX_TOKENS;
+        r->result->finish = SKUA_FINISH_MAX_TOKENS;
         return 0;
     }
     rc = sampler_history_push(&r->history, id, err);
@@ -148,11 +147,11 @@ static int step(struct run *r, skua_error *err)
     return skua_eval(e, &feed, 1, NULL, NULL, err);
 }
 
-int generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, const struct generate_params *p, generate_callback *callback,
-             skua_progress *progress, void *user, struct generate_result *result, skua_error *err)
+int skua_generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, const skua_generate_params *p, skua_event_callback *callback,
+                  skua_progress *progress, void *user, skua_result *result, skua_error *err)
 {
     struct run r = {.session = s, .params = p, .callback = callback, .user = user, .result = result};
-    *result = (struct generate_result){.n_prompt = n_prompt};
+    *result = (skua_result){.n_prompt = n_prompt};
     double start = clock_seconds();
     int rc = setup(&r, prompt, n_prompt, err);
     if (!rc) {
@@ -162,8 +161,8 @@ int generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, const str
     double begin = clock_seconds();
     result->prompt_seconds = begin - start;
     if (!rc && p->max_tokens == 0)
-        result->finish = FINISH_MAX_TOKENS;
-    while (!rc && result->finish == FINISH_NONE)
+        result->finish = SKUA_FINISH_MAX_TOKENS;
+    while (!rc && result->finish == SKUA_FINISH_NONE)
         rc = step(&r, err);
     if (result->n_generated) { /* also after an error: what was generated is not lost */
         skua_error *rest_err = rc ? NULL : err;

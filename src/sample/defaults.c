@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 /* repetition_penalty's window counts only when the user or the file raises the penalty; 64 is the field's usual window. */
-static const struct sampler_params builtin = {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .penalty_last_n = 64};
+static const skua_sampling builtin = {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .penalty_last_n = 64};
 
 #define FIELD(f) (1u << SAMPLER_##f)
 #define FAMILY_FIELDS (FIELD(TEMPERATURE) | FIELD(TOP_K) | FIELD(TOP_P) | FIELD(MIN_P) | FIELD(REPETITION_PENALTY))

@@ -23,11 +23,11 @@ const char *sampler_source_name(enum sampler_source s); /* "builtin", "family", 
 /* Some fields of a parameter set: those whose bit (1u << enum sampler_field) is set in given. */
 struct sampler_partial {
     uint32_t given;
-    struct sampler_params value;
+    skua_sampling value;
 };
 
 struct sampler_settings {
-    struct sampler_params params;
+    skua_sampling params;
     enum sampler_source source[SAMPLER_FIELD_COUNT];
 };
 

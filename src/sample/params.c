@@ -25,7 +25,7 @@ static const struct {
 const char *sampler_field_name(enum sampler_field f) { return fields[f].name; }
 const char *sampler_field_key(enum sampler_field f) { return fields[f].key; }
 
-double sampler_field_value(const struct sampler_params *p, enum sampler_field f)
+double sampler_field_value(const skua_sampling *p, enum sampler_field f)
 {
     switch (f) {
     case SAMPLER_TEMPERATURE: return p->temperature;
@@ -42,7 +42,7 @@ double sampler_field_value(const struct sampler_params *p, enum sampler_field f)
     return 0;
 }
 
-void sampler_field_copy(struct sampler_params *dst, const struct sampler_params *src, enum sampler_field f)
+void sampler_field_copy(skua_sampling *dst, const skua_sampling *src, enum sampler_field f)
 {
     switch (f) {
     case SAMPLER_TEMPERATURE: dst->temperature = src->temperature; break;
@@ -58,19 +58,19 @@ void sampler_field_copy(struct sampler_params *dst, const struct sampler_params 
     }
 }
 
-int sampler_field_check(const struct sampler_params *p, enum sampler_field f, skua_error *err)
+int sampler_field_check(const skua_sampling *p, enum sampler_field f, skua_error *err)
 {
     double v = sampler_field_value(p, f);
     bool ok = v >= fields[f].min && v <= fields[f].max && !(fields[f].above_min && v <= fields[f].min); /* NaN: false */
     return ok ? 0 : error_set(err, SKUA_EARG, "%s is %.9g, expected %s", fields[f].name, v, fields[f].expected);
 }
 
-static int check_bias(const struct sampler_params *p, int n_vocab, skua_error *err)
+static int check_bias(const skua_sampling *p, int n_vocab, skua_error *err)
 {
     if (p->n_bias > SAMPLER_MAX_BIAS)
         return error_set(err, SKUA_EARG, "logit_bias has %zu entries, expected at most %d", p->n_bias, SAMPLER_MAX_BIAS);
     for (size_t i = 0; i < p->n_bias; i++) {
-        const struct logit_bias *b = &p->bias[i];
+        const skua_logit_bias *b = &p->bias[i];
         if (b->id < 0 || b->id >= n_vocab)
             return error_set(err, SKUA_EARG, "logit_bias names token %d, expected an id from 0 to %d", b->id, n_vocab - 1);
         if (!(b->bias >= -SAMPLER_BIAS_LIMIT && b->bias <= SAMPLER_BIAS_LIMIT))
@@ -83,7 +83,7 @@ static int check_bias(const struct sampler_params *p, int n_vocab, skua_error *e
     return 0;
 }
 
-int sampler_params_check(const struct sampler_params *p, int n_vocab, skua_error *err)
+int sampler_params_check(const skua_sampling *p, int n_vocab, skua_error *err)
 {
     for (int f = 0; f < SAMPLER_FIELD_COUNT; f++) {
         int rc = sampler_field_check(p, (enum sampler_field)f, err);

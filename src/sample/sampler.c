@@ -40,14 +40,14 @@ void sampler_workspace_free(struct sampler_workspace *ws)
     *ws = (struct sampler_workspace){0};
 }
 
-int sampler_init(struct sampler *s, const struct sampler_params *p, const uint64_t *samplable, struct sampler_workspace *ws,
+int sampler_init(struct sampler *s, const skua_sampling *p, const uint64_t *samplable, struct sampler_workspace *ws,
                  skua_error *err)
 {
     *s = (struct sampler){0};
     int rc = sampler_params_check(p, ws->n_vocab, err);
     if (rc)
         return rc;
-    struct logit_bias *bias = NULL;
+    skua_logit_bias *bias = NULL;
     if (p->n_bias) {
         bias = mem_alloc(p->n_bias * sizeof *bias);
         if (!bias)
@@ -166,7 +166,7 @@ static void apply_bias(const struct sampler *s)
 
 static void apply_penalties(const struct sampler *s, const struct sampler_history *h)
 {
-    const struct sampler_params *p = &s->params;
+    const skua_sampling *p = &s->params;
     bool count = p->presence_penalty != 0 || p->frequency_penalty != 0;
     size_t window = p->penalty_last_n < 0 || (size_t)p->penalty_last_n > h->len ? h->len : (size_t)p->penalty_last_n;
     size_t repeat_from = p->repetition_penalty != 1 ? h->len - window : h->len;
@@ -265,7 +265,7 @@ static double weigh(struct sampler_workspace *ws, size_t m, float z_max, double 
 /* The key of the last rank that top-p keeps. Only ranks down to a cut in z are put into the heap: the cut is where the mass,
    counted in bins, reaches what is wanted. Should the exact sum by rank still be below it there, a second round takes all. */
 static uint64_t top_p_bound(struct sampler_workspace *ws, size_t m, float z_max, double sum, const double *mass,
-                            const struct sampler_params *p)
+                            const skua_sampling *p)
 {
     double target = p->top_p * sum, binned = mass[0];
     int bin = 0;
@@ -323,7 +323,7 @@ int sampler_sample(const struct sampler *s, const struct sampler_history *histor
                    uint64_t position, int32_t *id, skua_error *err)
 {
     struct sampler_workspace *ws = s->ws;
-    const struct sampler_params *p = &s->params;
+    const skua_sampling *p = &s->params;
     *id = -1;
     if (n_vocab != ws->n_vocab || (history && history->n_vocab != n_vocab))
         return error_set(err, SKUA_EARG, "position %llu: %d logits, expected %d as in the sampler and the history",

@@ -46,15 +46,15 @@ int  sampler_workspace_init(struct sampler_workspace *ws, int n_vocab, skua_erro
 void sampler_workspace_free(struct sampler_workspace *ws);                               /* zeroed allowed */
 
 struct sampler {
-    struct sampler_params params; /* bias points to the sampler's own copy */
-    struct logit_bias *bias;
+    skua_sampling params; /* bias points to the sampler's own copy */
+    skua_logit_bias *bias;
     const uint64_t *samplable; /* bitmap, bit id & 63 of word id / 64; NULL = every token. The caller's, must outlive s */
     const uint64_t *mask;      /* the same form: what a grammar allows now. Set by the caller before a call, NULL = all */
     struct sampler_workspace *ws;
 };
 
 /* SKUA_EARG for parameters out of range (sampler_params_check against ws->n_vocab), SKUA_ENOMEM. On failure *s is zeroed. */
-int  sampler_init(struct sampler *s, const struct sampler_params *p, const uint64_t *samplable, struct sampler_workspace *ws,
+int  sampler_init(struct sampler *s, const skua_sampling *p, const uint64_t *samplable, struct sampler_workspace *ws,
                   skua_error *err);
 void sampler_free(struct sampler *s); /* zeroed samplers allowed */
 

@@ -16,9 +16,9 @@
 static unsigned long checks;
 #define CHECK(x) (checks++, assert_true(x))
 
-static const struct sampler_params plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+static const skua_sampling plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
 
-static void set(struct sampler_params *p, enum sampler_field f, double v)
+static void set(skua_sampling *p, enum sampler_field f, double v)
 {
     switch (f) {
     case SAMPLER_TEMPERATURE: p->temperature = v; break;
@@ -68,14 +68,14 @@ static void test_ranges(void **state)
         {SAMPLER_PENALTY_LAST_N, -2, "penalty_last_n is -2, expected an integer of at least 0, or -1 for everything"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sampler_params p = plain;
+        skua_sampling p = plain;
         skua_error err;
         set(&p, cases[i].f, cases[i].v);
         int rc = sampler_params_check(&p, 10, &err);
         CHECK(rc == (cases[i].message ? SKUA_EARG : 0));
         CHECK(!cases[i].message || !*cases[i].message || strcmp(err.message, cases[i].message) == 0);
     }
-    struct sampler_params p = plain;
+    skua_sampling p = plain;
     p.seed = UINT64_MAX;
     CHECK(sampler_params_check(&p, 10, NULL) == 0);
 }
@@ -83,9 +83,9 @@ static void test_ranges(void **state)
 static void test_bias_list(void **state)
 {
     (void)state;
-    static struct logit_bias many[SAMPLER_MAX_BIAS + 1];
-    struct logit_bias bias[3] = {{0, -100}, {9, 100}, {4, 0.5f}};
-    struct sampler_params p = plain;
+    static skua_logit_bias many[SAMPLER_MAX_BIAS + 1];
+    skua_logit_bias bias[3] = {{0, -100}, {9, 100}, {4, 0.5f}};
+    skua_sampling p = plain;
     skua_error err;
     p.bias = bias;
     p.n_bias = 3;
@@ -95,7 +95,7 @@ static void test_bias_list(void **state)
     bias[2].id = 9;
     CHECK(sampler_params_check(&p, 10, &err) == SKUA_EARG);
     CHECK(strcmp(err.message, "logit_bias names token 9 twice, expected each token once") == 0);
-    bias[2] = (struct logit_bias){3, -100.5f};
+    bias[2] = (skua_logit_bias){3, -100.5f};
     CHECK(sampler_params_check(&p, 10, &err) == SKUA_EARG);
     CHECK(strcmp(err.message, "logit_bias of token 3 is -100.5, expected a number from -100 to 100") == 0);
     for (int i = 0; i <= SAMPLER_MAX_BIAS; i++)
@@ -148,7 +148,7 @@ static void test_defaults(void **state)
     CHECK(strcmp(err.message, "the model file's general.sampling.temp: temperature is -3, expected a number from 0 to 2") == 0);
     user.given = 1u << SAMPLER_TEMPERATURE; /* 0 from the user hides it */
     CHECK(sampler_resolve(&s, true, &file, &user, 10, &err) == 0 && comes_from(&s, SAMPLER_TEMPERATURE, "user", 0));
-    struct logit_bias bias = {11, 1};
+    skua_logit_bias bias = {11, 1};
     user.value.bias = &bias;
     user.value.n_bias = 1;
     CHECK(sampler_resolve(&s, true, NULL, &user, 10, &err) == SKUA_EARG);

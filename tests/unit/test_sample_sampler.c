@@ -18,7 +18,7 @@ static unsigned long checks;
 #define MAX_N 1000
 #define BIG_N 248320
 
-static const struct sampler_params plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+static const skua_sampling plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
 
 static uint32_t below(uint64_t *rng, uint32_t n) { return (uint32_t)(rng_next(rng) % n); }
 static double unit(uint64_t *rng) { return (double)(rng_next(rng) >> 11) * 0x1p-53; }
@@ -46,7 +46,7 @@ struct text {
     int ids[512], n, n_prompt;
 };
 
-static double naive_penalty(const struct sampler_params *p, const struct text *t, int id, double z)
+static double naive_penalty(const skua_sampling *p, const struct text *t, int id, double z)
 {
     int window = p->penalty_last_n < 0 || p->penalty_last_n > t->n ? t->n : p->penalty_last_n, count = 0;
     bool repeated = false;
@@ -72,7 +72,7 @@ static double sum_kept(struct item *items, size_t m) /* by rising id; leaves ran
 }
 
 /* Steps 3 to 7 on the candidates; sets keep. */
-static int naive_choose(const struct sampler_params *p, struct item *items, size_t m, uint64_t position)
+static int naive_choose(const skua_sampling *p, struct item *items, size_t m, uint64_t position)
 {
     qsort(items, m, sizeof *items, by_rank);
     if (p->temperature == 0)
@@ -98,7 +98,7 @@ static int naive_choose(const struct sampler_params *p, struct item *items, size
     return -1;
 }
 
-static int naive_sample(const struct sampler_params *p, const uint64_t *samplable, const uint64_t *mask, const struct text *t,
+static int naive_sample(const skua_sampling *p, const uint64_t *samplable, const uint64_t *mask, const struct text *t,
                         const float *logits, int n, uint64_t position)
 {
     struct item *items = malloc((size_t)n * sizeof *items);
@@ -137,7 +137,7 @@ static void test_exp(void **state)
     printf("exp: worst relative error %.2g\n", worst);
 }
 
-static void random_params(struct sampler_params *p, uint64_t *rng, int n)
+static void random_params(skua_sampling *p, uint64_t *rng, int n)
 {
     static const double temps[] = {0, 0.3, 0.7, 1, 1.5, 2, 1e-3}, ps[] = {1, 0.95, 0.5, 0.8, 0, 0.1, 1 - 1e-16, 1 - 1e-9};
     *p = plain;
@@ -172,7 +172,7 @@ static void random_map(uint64_t *map, uint64_t *rng, bool dense)
         map[i] = dense && below(rng, 2) ? UINT64_MAX : rng_next(rng) | (dense ? rng_next(rng) : 0);
 }
 
-static size_t random_bias(struct logit_bias *bias, int n, uint64_t *rng)
+static size_t random_bias(skua_logit_bias *bias, int n, uint64_t *rng)
 {
     static const float extreme[] = {-100, 100, -99.5f, 99.5f};
     size_t count = below(rng, 2) ? below(rng, n < 6 ? (uint32_t)n : 6) : 0;
@@ -203,7 +203,7 @@ static void test_against_plain(void **state)
     static const int sizes[] = {1, 2, 3, 7, 63, 64, 65, 128, 200, MAX_N};
     uint64_t rng = 7, samplable[MAX_N / 64 + 1], mask[MAX_N / 64 + 1];
     static float logits[MAX_N];
-    struct logit_bias bias[6];
+    skua_logit_bias bias[6];
     int empty = 0, drawn = 0;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         int n = sizes[k];
@@ -212,7 +212,7 @@ static void test_against_plain(void **state)
         assert_int_equal(sampler_workspace_init(&ws, n, NULL), 0);
         assert_int_equal(sampler_history_init(&h, n, NULL), 0);
         for (int trial = 0; trial < (n < 200 ? 3000 : 500); trial++) {
-            struct sampler_params p;
+            skua_sampling p;
             struct sampler s;
             struct text t;
             skua_error err;
@@ -259,7 +259,7 @@ static void test_big_vocabulary(void **state)
             logits[i] = flat ? (float)below(&rng, 3) * 0.25f
                              : (float)((unit(&rng) + unit(&rng) + unit(&rng) + unit(&rng) - 2) * 10);
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-            struct sampler_params p = plain;
+            skua_sampling p = plain;
             struct sampler s;
             int32_t id;
             p.temperature = cases[c].t;
@@ -292,7 +292,7 @@ static double chi_square(const long *counts, const double *p, int n, long total)
     return x;
 }
 
-static void check_distribution(struct sampler_params p, const float *logits, const double *prob, double limit, double pair_limit)
+static void check_distribution(skua_sampling p, const float *logits, const double *prob, double limit, double pair_limit)
 {
     enum { ROUNDS = 80000 };
     for (uint64_t seed = 0; seed < 3; seed++) {
@@ -327,7 +327,7 @@ static void test_distributions(void **state)
     static const double weight[8] = {1, 2, 4, 8, 16, 1, 2, 4};
     float logits[8];
     double prob[8];
-    struct sampler_params p = plain;
+    skua_sampling p = plain;
     for (int i = 0; i < 8; i++) {
         logits[i] = (float)log(weight[i]);
         prob[i] = weight[i] / 38;
@@ -351,7 +351,7 @@ static void test_distributions(void **state)
     check_distribution(p, logits, top2, 10.9, 16.3); /* 1 and 3 */
 }
 
-static int sample_one(const struct sampler_params *p, const uint64_t *samplable, const uint64_t *mask,
+static int sample_one(const skua_sampling *p, const uint64_t *samplable, const uint64_t *mask,
                       const struct sampler_history *h, const float *logits, int n, uint64_t pos, int32_t *id, skua_error *err)
 {
     struct sampler_workspace ws;
@@ -370,7 +370,7 @@ static void test_greedy_and_masks(void **state)
     (void)state;
     float logits[6] = {1, 5, 5, -1, 5, 9};
     uint64_t no_padding = 0x1f, even = 0x15;
-    struct sampler_params greedy = plain;
+    skua_sampling greedy = plain;
     int32_t id;
     greedy.temperature = 0;
     CHECK(sample_one(&greedy, NULL, NULL, NULL, logits, 6, 0, &id, NULL) == 0 && id == 5);
@@ -378,7 +378,7 @@ static void test_greedy_and_masks(void **state)
     CHECK(sample_one(&greedy, &no_padding, &even, NULL, logits, 6, 0, &id, NULL) == 0 && id == 2);
     for (uint64_t pos = 0; pos < 2000; pos++) /* the padding row is the most likely by far and never comes */
         CHECK(sample_one(&plain, &no_padding, NULL, NULL, logits, 6, pos, &id, NULL) == 0 && id != 5);
-    struct logit_bias bias[3] = {{1, -100}, {3, 7}, {5, 1}};
+    skua_logit_bias bias[3] = {{1, -100}, {3, 7}, {5, 1}};
     greedy.bias = bias;
     greedy.n_bias = 3;
     CHECK(sample_one(&greedy, &no_padding, NULL, NULL, logits, 6, 0, &id, NULL) == 0 && id == 3); /* -1 + 7 */
@@ -386,13 +386,13 @@ static void test_greedy_and_masks(void **state)
     CHECK(sample_one(&greedy, NULL, NULL, NULL, logits, 6, 0, &id, NULL) == 0 && id == 1);
     CHECK(sample_one(&greedy, &no_padding, &even, NULL, logits, 6, 0, &id, NULL) == 0 && id == 2); /* the mask wins */
     float wide[3] = {-1e30f, 1e30f, 0}; /* forced whatever the distance, and clamped instead of infinite */
-    struct logit_bias force0 = {0, 100};
-    struct sampler_params p = plain;
+    skua_logit_bias force0 = {0, 100};
+    skua_sampling p = plain;
     p.bias = &force0;
     p.n_bias = 1;
     CHECK(sample_one(&p, NULL, NULL, NULL, wide, 3, 1, &id, NULL) == 0 && id == 0);
     float largest[2] = {3.4e38f, 3.402823466e38f};
-    struct logit_bias up = {0, 50};
+    skua_logit_bias up = {0, 50};
     p.bias = &up;
     CHECK(sample_one(&p, NULL, NULL, NULL, largest, 2, 1, &id, NULL) == 0 && (id == 0 || id == 1));
 }
@@ -420,7 +420,7 @@ static void test_errors(void **state)
     sampler_history_free(&h);
     struct sampler_workspace ws;
     struct sampler s;
-    struct sampler_params bad = plain;
+    skua_sampling bad = plain;
     bad.top_p = 2;
     CHECK(sampler_workspace_init(&ws, 0, &err) == SKUA_EARG && sampler_history_init(&h, 0, &err) == SKUA_EARG);
     assert_int_equal(sampler_workspace_init(&ws, 4, NULL), 0);
@@ -441,7 +441,7 @@ static void test_keyed(void **state)
     int32_t first[POSITIONS], id;
     struct sampler_workspace ws;
     struct sampler a, b;
-    struct sampler_params p = plain, q = plain;
+    skua_sampling p = plain, q = plain;
     p.seed = 5;
     p.top_p = 0.9;
     q.seed = 6;
@@ -511,8 +511,8 @@ static void test_rollback(void **state)
 
 static int whole_life(void)
 {
-    struct logit_bias bias = {1, 2};
-    struct sampler_params p = plain;
+    skua_logit_bias bias = {1, 2};
+    skua_sampling p = plain;
     struct sampler_workspace ws = {0};
     struct sampler s = {0};
     struct sampler_history h = {0};
