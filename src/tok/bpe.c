@@ -98,14 +98,14 @@ int bpe_add_merge(struct bpe *b, const struct token_table *tokens, const char *t
     uint64_t left_hash = token_table_prefetch(tokens, b->scratch, left_len);
     uint64_t right_hash = token_table_prefetch(tokens, right_bytes, right_len);
     int32_t left = token_table_find_hashed(tokens, b->scratch, left_len, left_hash);
-    if (left < 0)
-        return bad_merge(b, text, len, "the left half is not a normal token of the vocabulary", err);
     int32_t right = token_table_find_hashed(tokens, right_bytes, right_len, right_hash);
-    if (right < 0)
-        return bad_merge(b, text, len, "the right half is not a normal token of the vocabulary", err);
     int32_t merged = guessed ? (int32_t)guess : token_table_find(tokens, b->scratch, left_len + right_len);
-    if (merged < 0)
-        return bad_merge(b, text, len, "the merged text is not a normal token of the vocabulary", err);
+    if (left < 0 || right < 0 || merged < 0) { /* keeps its place in the list, so that ranks are those of the file */
+        b->merged[b->n_merges] = guess - 1;
+        b->n_merges++;
+        b->n_unusable++;
+        return 0;
+    }
     struct bpe_slot *slot = find_slot(b, (uint32_t)left, (uint32_t)right);
     if (slot->left == UINT32_MAX)
         *slot = (struct bpe_slot){.left = (uint32_t)left, .right = (uint32_t)right, .rank = b->n_merges};

@@ -23,6 +23,7 @@ struct bpe {
     unsigned slot_shift;    /* 64 - log2 of the number of slots */
     uint32_t *merged;       /* by rank: the id of the result */
     uint32_t n_merges, cap;
+    uint32_t n_unusable;    /* of them, those that name text outside the vocabulary */
     uint32_t byte_id[256];  /* the token of each single byte */
     char *scratch;          /* the two halves of the merge being added */
 };
@@ -33,8 +34,9 @@ int  bpe_init(struct bpe *b, const struct token_table *tokens, size_t count, sku
 void bpe_free(struct bpe *b); /* zeroed allowed */
 
 /* Append the merge of the next rank, given as in tokenizer.ggml.merges: "left right" in the byte alphabet, cut at the
-   first space that is not its first byte. Both halves and their concatenation must be normal tokens, else SKUA_EFORMAT
-   names the entry. A pair that occurred before keeps its lower rank. */
+   first space that is not its first byte; else SKUA_EFORMAT names the entry. A merge whose halves or result are no normal
+   tokens could only lead to text without an id: it is counted as unusable and never applied. A pair that occurred before
+   keeps its lower rank. */
 int bpe_add_merge(struct bpe *b, const struct token_table *tokens, const char *text, size_t len, skua_error *err);
 
 /* Working memory of bpe_encode for long pieces; {0} is empty. One per thread. */

@@ -264,6 +264,11 @@ int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, b
     return strbuf_failed(out) ? error_nomem(err, "detokenizing", n) : 0;
 }
 
+uint32_t tokenizer_unusable_merges(const struct tokenizer *t)
+{
+    return t->bpe.n_unusable;
+}
+
 uint32_t tokenizer_size(const struct tokenizer *t) { return t->tokens.n; }
 
 enum token_kind tokenizer_kind(const struct tokenizer *t, uint32_t id)

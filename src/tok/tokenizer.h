@@ -63,6 +63,7 @@ const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, bool special
 int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool special, struct strbuf *out,
                      skua_error *err);
 
+uint32_t tokenizer_unusable_merges(const struct tokenizer *t);               /* see bpe_add_merge; 0 in a sound file */
 uint32_t tokenizer_size(const struct tokenizer *t);                          /* ids are 0 .. size - 1 */
 enum token_kind tokenizer_kind(const struct tokenizer *t, uint32_t id);      /* TOKEN_UNUSED beyond the vocabulary */
 bool tokenizer_is_eog(const struct tokenizer *t, uint32_t id);               /* ends a generation */
