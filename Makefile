@@ -82,7 +82,7 @@ isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 $(BUILD)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	$(Q)$(CC) $(ALLC) $(if $(findstring src/kern/cpu/,$<),$(call isa_of,$<)) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALLC) $(if $(findstring src/kern/cpu/,$<),$(call isa_of,$<)) $(if $(findstring src/kern/ref/scalar_,$<),-O3) -MMD -MP -c -o $@ $<
 
 include tests/tests.mk
 

@@ -7,6 +7,7 @@
  *   default  a sample of it, drawn by SKUA_TEST_SEED (default 1) */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -165,7 +166,7 @@ static bool make_model(bool moe, int type_index, char label[64], const char **pa
 
 static const char *const kv_types[] = {"F16", "F32", "BF16", "Q8_0"};
 
-static void check_model_full(bool moe, int type_index, bool with_scalar)
+static void check_model_full(bool moe, int type_index)
 {
     char label[64];
     const char *path;
@@ -178,7 +179,7 @@ static void check_model_full(bool moe, int type_index, bool with_scalar)
     if (run_way(path, &way, &baseline)) {
         check_baseline(label, &baseline);
         for (int t = 0; tiers[t]; t++)
-            for (int i = 0; i < N_SPLITS && (with_scalar || strcmp(tiers[t], "scalar")); i++)
+            for (int i = 0; i < N_SPLITS; i++)
                 for (int k = 0; k < 4; k++) {
                     way = (struct way){.tier = tiers[t], .kv_type = "F16", .threads = 1 + k / 2, .split = splits[i], .beside = k % 2};
                     compare(label, path, &way, &baseline);
@@ -240,6 +241,37 @@ static void check_sample(uint64_t seed)
         }
 }
 
+/* The whole matrix. The models are dealt to one process per core, since many of its ways use one thread. */
+static void check_full(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), totals[3];
+    int n_jobs = cores < 1 ? 1 : cores > 2 * N_TYPES ? 2 * N_TYPES : (int)cores, fds[2];
+    if (!CHECK(!pipe(fds), "cannot make a pipe"))
+        return;
+    fflush(stdout);
+    for (int job = 0; job < n_jobs; job++) {
+        pid_t pid = fork();
+        if (!CHECK(pid >= 0, "cannot start a process") || pid > 0)
+            continue;
+        support_checks = support_failures = 0;
+        for (int i = job; i < 2 * N_TYPES; i += n_jobs)
+            check_model_full(i / N_TYPES, i % N_TYPES);
+        memcpy(totals, (long[]){support_checks, support_failures, support_skipped}, sizeof totals);
+        exit(write(fds[1], totals, sizeof totals) != sizeof totals);
+    }
+    close(fds[1]);
+    int ended = 0;
+    while (read(fds[0], totals, sizeof totals) == sizeof totals) {
+        support_checks += totals[0];
+        support_failures += totals[1];
+        support_skipped += totals[2];
+        ended++;
+    }
+    while (wait(NULL) > 0)
+        ;
+    CHECK(ended == n_jobs, "%d of %d processes did not finish", n_jobs - ended, n_jobs);
+}
+
 int main(int argc, char **argv)
 {
     const char *text = getenv("SKUA_TEST_SEED");
@@ -251,9 +283,7 @@ int main(int argc, char **argv)
     putchar('\n');
     make_tokens(seed);
     if (full)
-        for (int moe = 0; moe < 2; moe++)
-            for (int type = 0; type < N_TYPES; type++)
-                check_model_full(moe, type, true);
+        check_full();
     else
         check_sample(seed);
     return support_finish(full ? "one answer (full)" : "one answer (sample)");

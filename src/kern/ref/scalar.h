@@ -1,5 +1,9 @@
 /* Building blocks of the scalar implementations: the LANES sums of kern/kern.h, RMS and RoPE on single values, and where a
  * sequence's state and cache live.
+ *
+ * This is plain C without intrinsics, but for the heavy functions the compiler may also emit a version for processors with AVX2
+ * and FMA (SCALAR_CLONES): there fmaf is one instruction instead of a call, and loops over 16 lanes become vectors. The bits
+ * are those of the C source either way: tests/kern compare the SIMD tiers with both, since sanitizer and clang builds have none.
  */
 #ifndef SKUA_KERN_REF_SCALAR_H
 #define SKUA_KERN_REF_SCALAR_H
@@ -8,6 +12,13 @@
 
 #include "kern/kern.h"
 #include "kern/math.h"
+
+/* gcc only; not under the address sanitizer, whose start-up comes after the choice of the version. SCALAR_NO_CLONES: tests. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(SCALAR_NO_CLONES)
+#define SCALAR_CLONES __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define SCALAR_CLONES
+#endif
 
 /* acc[l] += acc[l + s] for s = 8, 4, 2, 1. Destroys acc. */
 static inline float scalar_reduce16(float acc[16])
@@ -21,8 +32,12 @@ static inline float scalar_reduce16(float acc[16])
 static inline float scalar_dot16(const float *x, const float *y, int64_t n)
 {
     float acc[16] = {0};
-    for (int64_t k = 0; k < n; k++)
-        acc[k % 16] = fmaf(x[k], y[k], acc[k % 16]);
+    int64_t k = 0;
+    for (; k + 16 <= n; k += 16)
+        for (int l = 0; l < 16; l++)
+            acc[l] = fmaf(x[k + l], y[k + l], acc[l]);
+    for (int l = 0; k + l < n; l++)
+        acc[l] = fmaf(x[k + l], y[k + l], acc[l]);
     return scalar_reduce16(acc);
 }
 

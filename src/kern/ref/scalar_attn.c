@@ -3,7 +3,7 @@
 #include "kern/ref/kv_row.h"
 #include "kern/ref/scalar.h"
 
-void kern_attn_q_scalar(const struct op_attn_q *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_attn_q_scalar(const struct op_attn_q *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
     const int32_t hd = op->head_dim;
@@ -19,7 +19,7 @@ void kern_attn_q_scalar(const struct op_attn_q *op, const struct kern_batch *bat
     }
 }
 
-void kern_attn_kv_scalar(const struct op_attn_kv *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_attn_kv_scalar(const struct op_attn_kv *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     const int32_t hd = op->head_dim;
     const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)hd);
@@ -46,7 +46,7 @@ void kern_attn_kv_scalar(const struct op_attn_kv *op, const struct kern_batch *b
 }
 
 /* Attention of one query head within one page: p[t] for its n positions, their sum l and the maximum score m. */
-static void page_weights(const struct op_attn *op, const float *q, const char *k, size_t row_bytes, int32_t n, float *p, float *m,
+static inline __attribute__((always_inline)) void page_weights(const struct op_attn *op, const float *q, const char *k, size_t row_bytes, int32_t n, float *p, float *m,
                          float *l)
 {
     for (int32_t t = 0; t < n; t++) {
@@ -67,7 +67,7 @@ static void page_weights(const struct op_attn *op, const float *q, const char *k
 }
 
 /* One query head over all its pages. out holds the running O; values are taken 16 at a time, so no head is too wide. */
-static void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, int32_t pos, const float *q,
+static inline __attribute__((always_inline)) void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, int32_t pos, const float *q,
                    const float *gate, float *out)
 {
     const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)op->head_dim);
@@ -103,7 +103,7 @@ static void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t
         out[d] = (out[d] / L) * kern_sigmoidf(gate[d]);
 }
 
-void kern_attn_scalar(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_attn_scalar(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     const int64_t hd = op->head_dim;
     const int32_t per_kv = op->n_head / op->n_head_kv;

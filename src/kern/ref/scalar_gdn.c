@@ -22,7 +22,7 @@ static void conv_channel(const struct op_gdn_conv *op, int32_t n_rows, const flo
     }
 }
 
-void kern_gdn_conv_scalar(const struct op_gdn_conv *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_gdn_conv_scalar(const struct op_gdn_conv *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     const int64_t blocks = (op->n_channel + 63) / 64;
     const float *w = kern_ptr(op->w);
@@ -38,7 +38,7 @@ void kern_gdn_conv_scalar(const struct op_gdn_conv *op, const struct kern_batch 
     }
 }
 
-void kern_gdn_qk_scalar(const struct op_gdn_qk *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_gdn_qk_scalar(const struct op_gdn_qk *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
     const int64_t heads = 2 * (int64_t)op->n_key_head;
@@ -72,46 +72,56 @@ void kern_gdn_gates_scalar(const struct op_gdn_gates *op, const struct kern_batc
     }
 }
 
-/* One column of one head through the rows of a sequence. S points at the column in key row 0. */
-static void step_column(const struct op_gdn_step *op, const struct kern_seq *seq, int32_t head, int32_t c, float *S)
+#define STEP_COLUMNS 32 /* of one unit */
+
+/* n columns of one head through the rows of a sequence, each column on its own. S points at the first of them in key row 0, c is
+   their number in the head. */
+static inline __attribute__((always_inline)) void step_columns(const struct op_gdn_step *op, const struct kern_seq *seq, int32_t head,
+                                                               int32_t c, int32_t n, float *S)
 {
     const int32_t d = op->d, key_head = head % op->n_key_head;
     for (int64_t r = seq->row_begin; r < (int64_t)seq->row_begin + seq->n_rows; r++) {
         const float *row = (const float *)kern_ptr(op->qkv) + r * op->qkv_stride;
         const float *q = row + (int64_t)key_head * d;
         const float *k = row + (int64_t)(op->n_key_head + key_head) * d;
-        const float v = row[(int64_t)(2 * op->n_key_head + head) * d + c];
+        const float *v = row + (int64_t)(2 * op->n_key_head + head) * d + c;
         const float decay = ((const float *)kern_ptr(op->decay))[r * op->n_v + head];
         const float beta = ((const float *)kern_ptr(op->beta))[r * op->n_v + head];
-        float e = 0.0f, o = 0.0f;
-        for (int32_t i = 0; i < d; i++) {
-            S[(int64_t)i * d] = S[(int64_t)i * d] * decay;
-            e = fmaf(S[(int64_t)i * d], k[i], e);
-        }
-        const float u = (v - e) * beta;
-        for (int32_t i = 0; i < d; i++) {
-            S[(int64_t)i * d] = fmaf(k[i], u, S[(int64_t)i * d]);
-            o = fmaf(S[(int64_t)i * d], q[i], o);
-        }
-        ((float *)kern_ptr(op->out))[r * op->out_stride + (int64_t)head * d + c] = o;
+        float *out = (float *)kern_ptr(op->out) + r * op->out_stride + (int64_t)head * d + c;
+        float e[STEP_COLUMNS] = {0}, u[STEP_COLUMNS], o[STEP_COLUMNS] = {0};
+        for (int32_t i = 0; i < d; i++)
+            for (int32_t x = 0; x < n; x++) {
+                S[(int64_t)i * d + x] = S[(int64_t)i * d + x] * decay;
+                e[x] = fmaf(S[(int64_t)i * d + x], k[i], e[x]);
+            }
+        for (int32_t x = 0; x < n; x++)
+            u[x] = (v[x] - e[x]) * beta;
+        for (int32_t i = 0; i < d; i++)
+            for (int32_t x = 0; x < n; x++) {
+                S[(int64_t)i * d + x] = fmaf(k[i], u[x], S[(int64_t)i * d + x]);
+                o[x] = fmaf(S[(int64_t)i * d + x], q[i], o[x]);
+            }
+        for (int32_t x = 0; x < n; x++)
+            out[x] = o[x];
     }
 }
 
-void kern_gdn_step_scalar(const struct op_gdn_step *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_gdn_step_scalar(const struct op_gdn_step *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
-    const int64_t blocks = (op->d + 31) / 32;
+    const int64_t blocks = (op->d + STEP_COLUMNS - 1) / STEP_COLUMNS;
     for (int64_t unit = begin; unit < end; unit++) {
         const struct kern_seq *seq = &batch->seqs[unit / (blocks * op->n_v)];
         const int32_t head = (int32_t)(unit / blocks % op->n_v);
-        const int32_t first = (int32_t)(unit % blocks) * 32;
-        const int32_t last = first + 32 < op->d ? first + 32 : op->d;
-        float *S = (float *)(void *)kern_state(seq, op->state_offset) + (int64_t)head * op->d * op->d;
-        for (int32_t c = first; c < last; c++)
-            step_column(op, seq, head, c, S + c);
+        const int32_t first = (int32_t)(unit % blocks) * STEP_COLUMNS;
+        float *S = (float *)(void *)kern_state(seq, op->state_offset) + (int64_t)head * op->d * op->d + first;
+        if (op->d - first >= STEP_COLUMNS)
+            step_columns(op, seq, head, first, STEP_COLUMNS, S);
+        else
+            step_columns(op, seq, head, first, op->d - first, S);
     }
 }
 
-void kern_gdn_out_scalar(const struct op_gdn_out *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_gdn_out_scalar(const struct op_gdn_out *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
     const float *w = kern_ptr(op->w);

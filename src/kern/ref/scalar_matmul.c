@@ -1,10 +1,10 @@
 /* MATMUL and MOE_MATMUL in plain C, production arithmetic; this file defines the bits. Contract: kern.h; block formulas:
    quant/blocks.h. One function per weight type computes one dot product; everything else is loops. */
-#include <math.h>
 #include <string.h>
 
 #include "kern/kern.h"
 #include "kern/ref/kern_ref.h"
+#include "kern/ref/scalar.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/type.h"
@@ -21,59 +21,61 @@ typedef float dot_fn(const void *w, struct input in, int32_t n);
 
 typedef float widen_fn(const char *w, int32_t i);
 
-static float widen_f32(const char *w, int32_t i)
+static inline float widen_f32(const char *w, int32_t i)
 {
     float v;
     memcpy(&v, w + 4 * (size_t)i, sizeof v);
     return v;
 }
 
-static uint16_t load16(const char *w, int32_t i)
+static inline uint16_t load16(const char *w, int32_t i)
 {
     uint16_t v;
     memcpy(&v, w + 2 * (size_t)i, sizeof v);
     return v;
 }
 
-static float widen_f16(const char *w, int32_t i)
+static inline float widen_f16(const char *w, int32_t i)
 {
     return f16_to_f32(load16(w, i));
 }
 
-static float widen_bf16(const char *w, int32_t i)
+static inline float widen_bf16(const char *w, int32_t i)
 {
     return bf16_to_f32(load16(w, i));
 }
 
-static float dot16_widened(const char *w, const float *x, int32_t n, widen_fn *widen)
+/* widen is a constant of each caller, and inlined. */
+static inline __attribute__((always_inline)) float dot16_widened(const char *w, const float *x, int32_t n, widen_fn *widen)
 {
     float acc[16] = {0};
-    for (int32_t i = 0; i < n; i++)
-        acc[i % 16] = fmaf(widen(w, i), x[i], acc[i % 16]);
-    for (int s = 8; s > 0; s /= 2)
-        for (int l = 0; l < s; l++)
-            acc[l] += acc[l + s];
-    return acc[0];
+    int32_t k = 0;
+    for (; k + 16 <= n; k += 16)
+        for (int l = 0; l < 16; l++)
+            acc[l] = fmaf(widen(w, k + l), x[k + l], acc[l]);
+    for (int l = 0; k + l < n; l++)
+        acc[l] = fmaf(widen(w, k + l), x[k + l], acc[l]);
+    return scalar_reduce16(acc);
 }
 
-static float dot_f32(const void *w, struct input in, int32_t n)
+SCALAR_CLONES static float dot_f32(const void *w, struct input in, int32_t n)
 {
     return dot16_widened(w, in.x, n, widen_f32);
 }
 
-static float dot_f16(const void *w, struct input in, int32_t n)
+SCALAR_CLONES static float dot_f16(const void *w, struct input in, int32_t n)
 {
     return dot16_widened(w, in.x, n, widen_f16);
 }
 
-static float dot_bf16(const void *w, struct input in, int32_t n)
+SCALAR_CLONES static float dot_bf16(const void *w, struct input in, int32_t n)
 {
     return dot16_widened(w, in.x, n, widen_bf16);
 }
 
 /* ---- quantised weights: INTEGER order ---- */
 
-static float dot_q8_0(const void *w, struct input in, int32_t n)
+SCALAR_CLONES static float dot_q8_0(const void *w, struct input in, int32_t n)
 {
     const struct block_q8_0 *blocks = w;
     float acc = 0.0f;
@@ -87,7 +89,7 @@ static float dot_q8_0(const void *w, struct input in, int32_t n)
     return acc;
 }
 
-static float dot_q4_0(const void *w, struct input in, int32_t n)
+SCALAR_CLONES static float dot_q4_0(const void *w, struct input in, int32_t n)
 {
     const struct block_q4_0 *blocks = w;
     float acc = 0.0f;
@@ -112,7 +114,7 @@ static int32_t min_sum(const uint8_t mn[8], const int16_t *bsum)
     return sum;
 }
 
-static float dot_q4_k(const void *w, struct input in, int32_t n)
+SCALAR_CLONES static float dot_q4_k(const void *w, struct input in, int32_t n)
 {
     const struct block_q4_k *blocks = w;
     float acc = 0.0f;
@@ -133,7 +135,7 @@ static float dot_q4_k(const void *w, struct input in, int32_t n)
     return acc;
 }
 
-static float dot_q5_k(const void *w, struct input in, int32_t n)
+SCALAR_CLONES static float dot_q5_k(const void *w, struct input in, int32_t n)
 {
     const struct block_q5_k *blocks = w;
     float acc = 0.0f;
@@ -157,7 +159,7 @@ static float dot_q5_k(const void *w, struct input in, int32_t n)
     return acc;
 }
 
-static float dot_q6_k(const void *w, struct input in, int32_t n)
+SCALAR_CLONES static float dot_q6_k(const void *w, struct input in, int32_t n)
 {
     const struct block_q6_k *blocks = w;
     float acc = 0.0f;

@@ -16,7 +16,7 @@ static void route_row(const float *logits, int32_t n_expert, int32_t n_used, int
     scalar_route_weights(weights, n);
 }
 
-void kern_router_scalar(const struct op_router *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_router_scalar(const struct op_router *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
     for (int64_t r = begin; r < end; r++)
@@ -49,7 +49,7 @@ void kern_moe_group_scalar(const struct op_moe_group *op, const struct kern_batc
     begin_of[0] = 0;
 }
 
-void kern_moe_combine_scalar(const struct op_moe_combine *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_moe_combine_scalar(const struct op_moe_combine *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
     for (int64_t r = begin; r < end; r++) {

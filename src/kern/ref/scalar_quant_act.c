@@ -8,6 +8,7 @@
 
 #include "kern/kern.h"
 #include "kern/ref/kern_ref.h"
+#include "kern/ref/scalar.h"
 #include "quant/half.h"
 
 static void quantise_block(const float *x, int block, int16_t *q, float *d)
@@ -28,7 +29,7 @@ static void quantise_block(const float *x, int block, int16_t *q, float *d)
         q[i] = (int16_t)rintf(x[i] * inverse);
 }
 
-void kern_quant_act_scalar(const struct op_quant_act *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_quant_act_scalar(const struct op_quant_act *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
     int block = op->kind == KERN_ACT_Q12_256 ? 256 : 32;

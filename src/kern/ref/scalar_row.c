@@ -11,7 +11,7 @@ void kern_get_rows_scalar(const struct op_get_rows *op, const struct kern_batch 
         memcpy(out + i * op->out_stride, in + (int64_t)op->rows[i] * op->in_stride, (size_t)op->n * sizeof *out);
 }
 
-void kern_rms_norm_scalar(const struct op_rms_norm *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_rms_norm_scalar(const struct op_rms_norm *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
     const float *w = kern_ptr(op->w);
@@ -24,7 +24,7 @@ void kern_rms_norm_scalar(const struct op_rms_norm *op, const struct kern_batch 
     }
 }
 
-void kern_swiglu_scalar(const struct op_swiglu *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+SCALAR_CLONES void kern_swiglu_scalar(const struct op_swiglu *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
     const int64_t pieces = (op->n + 255) / 256;
