@@ -66,7 +66,8 @@ static bool evaluate(skua_engine *e, const struct way *w, float *logits, skua_se
         int32_t k = part(N_TOKENS, done, w->split), other_k = part(N_BESIDE, other_done, w->split);
         if (other && other_k) /* the neighbour comes first, so that rows move */
             feeds[n++] = (skua_feed){.session = other, .ids = beside_tokens + other_done, .n_ids = other_k, .want = SKUA_LOGITS_NONE};
-        feeds[n++] = (skua_feed){.session = s, .ids = tokens + done, .n_ids = k, .want = SKUA_LOGITS_ALL, .logits = logits + (size_t)done * n_vocab};
+        feeds[n++] = (skua_feed){.session = s, .ids = tokens + done, .n_ids = k, .want = SKUA_LOGITS_ALL,
+                                 .logits = logits + (size_t)done * n_vocab};
         if (!CHECK(!skua_eval(e, feeds, n, NULL, NULL, &err), "%s", err.message))
             return false;
         done += k;
@@ -128,8 +129,8 @@ static void compare(const char *model_name, const char *model, const struct way 
         size_t row = r.logits_bytes / N_TOKENS, at = 0;
         while (at < N_TOKENS && !memcmp((char *)r.logits + at * row, (char *)baseline->logits + at * row, row))
             at++;
-        CHECK(at == N_TOKENS, "%s, %s, KV %s, split %d, %d threads%s: logits differ from position %zu on", model_name, w->tier, w->kv_type, w->split,
-              w->threads, w->beside ? ", beside another" : "", at);
+        CHECK(at == N_TOKENS, "%s, %s, KV %s, split %d, %d threads%s: logits differ from position %zu on", model_name, w->tier,
+              w->kv_type, w->split, w->threads, w->beside ? ", beside another" : "", at);
         CHECK(r.memory_bytes == baseline->memory_bytes && !memcmp(r.memory, baseline->memory, r.memory_bytes),
               "%s, %s, KV %s, split %d, %d threads%s: states differ", model_name, w->tier, w->kv_type, w->split, w->threads,
               w->beside ? ", beside another" : "");
@@ -228,8 +229,8 @@ static void check_sample(uint64_t seed)
             if (ok)
                 check_baseline(label, &baseline);
             for (int i = 0; i < 2 && ok; i++) {
-                way = (struct way){.tier = kern_tiers()[rng_next(&state) % (uint64_t)simd], .kv_type = kv, .threads = 1 + (int)(rng_next(&state) % 2),
-                                   .split = splits[rng_next(&state) % N_SPLITS], .beside = rng_next(&state) % 2};
+                way = (struct way){.tier = kern_tiers()[rng_next(&state) % (uint64_t)simd], .kv_type = kv,
+                                   .threads = 1 + (int)(rng_next(&state) % 2), .split = splits[rng_next(&state) % N_SPLITS], .beside = rng_next(&state) % 2};
                 compare(label, path, &way, &baseline);
             }
             if (ok && type == 3) { /* Q8_0, what is shipped, through plain C */

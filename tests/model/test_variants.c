@@ -343,12 +343,14 @@ static void check_refusals(const char *source)
     struct tensor *t = find(&m, "blk.2.ffn_up.weight"), before = *t;
     t->ne[1] = 992;
     t->size = t->size / 1024 * 992;
-    refused("a shape", write_model(&m, "shape.gguf"), SKUA_EFORMAT, "'blk.2.ffn_up.weight' has shape [256, 992, 1, 1], expected [256, 1024, 1, 1]");
+    refused("a shape", write_model(&m, "shape.gguf"), SKUA_EFORMAT,
+            "'blk.2.ffn_up.weight' has shape [256, 992, 1, 1], expected [256, 1024, 1, 1]");
     *t = before;
     size_t q2k = qtype_row_bytes(QTYPE_Q2_K, 256) * 1024;
     t->type = QTYPE_Q2_K;
     own(t, calloc(1, q2k), q2k);
-    refused("a type", write_model(&m, "type.gguf"), SKUA_EUNSUPPORTED, "'blk.2.ffn_up.weight' has type Q2_K, which this version cannot run; supported: F32, F16, BF16, Q8_0");
+    refused("a type", write_model(&m, "type.gguf"), SKUA_EUNSUPPORTED,
+            "'blk.2.ffn_up.weight' has type Q2_K, which this version cannot run; supported: F32, F16, BF16, Q8_0");
     drop(&m, "blk.2.ffn_up");
     refused("a missing tensor", write_model(&m, "missing.gguf"), SKUA_EFORMAT, "blk.2.ffn_up.weight");
     unload(&m);
@@ -358,7 +360,8 @@ static void check_refusals(const char *source)
     t->type = QTYPE_Q8_0;
     size_t q8 = qtype_row_bytes(QTYPE_Q8_0, t->ne[0]);
     own(t, calloc(1, q8), q8);
-    refused("a quantised norm", write_model(&m, "norm.gguf"), SKUA_EUNSUPPORTED, "'blk.0.ssm_norm.weight' has type Q8_0; supported here: F32, F16, BF16");
+    refused("a quantised norm", write_model(&m, "norm.gguf"), SKUA_EUNSUPPORTED,
+            "'blk.0.ssm_norm.weight' has type Q8_0; supported here: F32, F16, BF16");
     drop(&m, "blk.0.ssm_norm");
     copy_as(&m, "blk.3.attn_q.weight", "blk.3.attn_qkv.weight");
     refused("another missing tensor", write_model(&m, "qkv.gguf"), SKUA_EFORMAT, "blk.0.ssm_norm.weight");
