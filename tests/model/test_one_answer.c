@@ -4,7 +4,8 @@
  * For each model (dense, MoE) and weight type a baseline is taken: 1,000 tokens in one call, one thread, the best tier. Every other
  * way to evaluate them must reproduce it with memcmp: all logits, the recurrent state, the KV cache.
  *   --full   the whole matrix: types x models x tiers x splits x threads x {alone, beside}
- *   default  a sample of it, drawn by SKUA_TEST_SEED (default 1) */
+ *   default  a sample of it, drawn by SKUA_TEST_SEED (default 1); with SKUA_TEST_QUICK=1 (for the sanitizers) a smaller one over 300
+ *            tokens, which still cross a page of the KV cache */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -31,17 +32,18 @@ struct way {
 };
 
 struct result {
-    float *logits;   /* [N_TOKENS][n_vocab] */
+    float *logits;   /* [n_tokens][n_vocab] */
     char *memory;    /* state, then KV pages */
     size_t logits_bytes, memory_bytes;
 };
 
+static int n_tokens = N_TOKENS;
 static int32_t tokens[N_TOKENS], beside_tokens[N_BESIDE];
 
 static void make_tokens(uint64_t seed)
 {
     /* ordinary tokens of the test vocabulary */
-    for (int i = 0; i < N_TOKENS; i++)
+    for (int i = 0; i < n_tokens; i++)
         tokens[i] = (int32_t)(rng_bits(seed, (uint64_t)i, 0) % 8000);
     for (int i = 0; i < N_BESIDE; i++)
         beside_tokens[i] = (int32_t)(rng_bits(seed, (uint64_t)i, 1) % 8000);
@@ -60,10 +62,10 @@ static bool evaluate(skua_engine *e, const struct way *w, float *logits, skua_se
         return false;
     if (w->beside && !CHECK(!skua_session_create(e, 0, &other, &err), "%s", err.message))
         return false;
-    while (done < N_TOKENS) {
+    while (done < n_tokens) {
         skua_feed feeds[2];
         int n = 0;
-        int32_t k = part(N_TOKENS, done, w->split), other_k = part(N_BESIDE, other_done, w->split);
+        int32_t k = part(n_tokens, done, w->split), other_k = part(N_BESIDE, other_done, w->split);
         if (other && other_k) /* the neighbour comes first, so that rows move */
             feeds[n++] = (skua_feed){.session = other, .ids = beside_tokens + other_done, .n_ids = other_k, .want = SKUA_LOGITS_NONE};
         feeds[n++] = (skua_feed){.session = s, .ids = tokens + done, .n_ids = k, .want = SKUA_LOGITS_ALL,
@@ -102,7 +104,7 @@ static bool run_way(const char *model, const struct way *w, struct result *r)
     if (!CHECK(!skua_engine_open(model, &p, &e, &err), "%s", err.message))
         return false;
     CHECK(strcmp(e->dev->kernels, w->tier) == 0, "tier %s was asked for, %s runs", w->tier, e->dev->kernels);
-    r->logits_bytes = (size_t)N_TOKENS * (size_t)e->config.n_vocab * sizeof(float);
+    r->logits_bytes = (size_t)n_tokens * (size_t)e->config.n_vocab * sizeof(float);
     r->logits = malloc(r->logits_bytes);
     bool ok = r->logits && evaluate(e, w, r->logits, &s);
     if (ok) {
@@ -126,10 +128,10 @@ static void compare(const char *model_name, const char *model, const struct way 
     struct result r;
     double start = clock_seconds();
     if (run_way(model, w, &r)) {
-        size_t row = r.logits_bytes / N_TOKENS, at = 0;
-        while (at < N_TOKENS && !memcmp((char *)r.logits + at * row, (char *)baseline->logits + at * row, row))
+        size_t n = (size_t)n_tokens, row = r.logits_bytes / n, at = 0;
+        while (at < n && !memcmp((char *)r.logits + at * row, (char *)baseline->logits + at * row, row))
             at++;
-        CHECK(at == N_TOKENS, "%s, %s, KV %s, split %d, %d threads%s: logits differ from position %zu on", model_name, w->tier,
+        CHECK(at == n, "%s, %s, KV %s, split %d, %d threads%s: logits differ from position %zu on", model_name, w->tier,
               w->kv_type, w->split, w->threads, w->beside ? ", beside another" : "", at);
         CHECK(r.memory_bytes == baseline->memory_bytes && !memcmp(r.memory, baseline->memory, r.memory_bytes),
               "%s, %s, KV %s, split %d, %d threads%s: states differ", model_name, w->tier, w->kv_type, w->split, w->threads,
@@ -144,13 +146,13 @@ static void compare(const char *model_name, const char *model, const struct way 
 /* A baseline that is a function of nothing would make every comparison pass. */
 static void check_baseline(const char *name, const struct result *b)
 {
-    size_t row = b->logits_bytes / N_TOKENS;
+    size_t n = (size_t)n_tokens, row = b->logits_bytes / n;
     long different = 0, finite = 0;
-    for (size_t i = 1; i < N_TOKENS; i++)
+    for (size_t i = 1; i < n; i++)
         different += memcmp((char *)b->logits + i * row, (char *)b->logits, row) != 0;
     for (size_t i = 0; i < b->logits_bytes / sizeof(float); i++)
         finite += b->logits[i] > -1e4f && b->logits[i] < 1e4f;
-    CHECK(different == N_TOKENS - 1 && finite == (long)(b->logits_bytes / sizeof(float)), "%s: the baseline is degenerate", name);
+    CHECK(different == (long)n - 1 && finite == (long)(b->logits_bytes / sizeof(float)), "%s: the baseline is degenerate", name);
 }
 
 /* The model re-encoded: its path in *path and a label; false when the source is missing. */
@@ -176,7 +178,7 @@ static void check_model_full(bool moe, int type_index)
         return;
     const char *const *tiers = kern_tiers();
     double start = clock_seconds();
-    struct way way = {.tier = tiers[0], .kv_type = "F16", .threads = 1, .split = N_TOKENS};
+    struct way way = {.tier = tiers[0], .kv_type = "F16", .threads = 1, .split = n_tokens};
     if (run_way(path, &way, &baseline)) {
         check_baseline(label, &baseline);
         for (int t = 0; tiers[t]; t++)
@@ -188,7 +190,7 @@ static void check_model_full(bool moe, int type_index)
     }
     free_result(&baseline);
     for (size_t v = 1; v < 4; v++) { /* other cache types: the mixture stands for all weight types */
-        way = (struct way){.tier = tiers[0], .kv_type = kv_types[v], .threads = 1, .split = N_TOKENS};
+        way = (struct way){.tier = tiers[0], .kv_type = kv_types[v], .threads = 1, .split = n_tokens};
         if (type_index < 8 || !run_way(path, &way, &baseline))
             continue;
         for (int t = 0; tiers[t]; t++)
@@ -211,8 +213,9 @@ static int n_tiers(void)
     return n;
 }
 
-/* One random way per type and model, and two cache types; SIMD tiers except for one way through plain C. */
-static void check_sample(uint64_t seed)
+/* Two random ways per type and model, one of four cache types; SIMD tiers except for one way through plain C. quick: one way, and every
+ * other type of each model. */
+static void check_sample(uint64_t seed, bool quick)
 {
     uint64_t state = seed;
     int simd = n_tiers() - 1 ? n_tiers() - 1 : 1;
@@ -222,15 +225,19 @@ static void check_sample(uint64_t seed)
             const char *path;
             struct result baseline;
             const char *kv = kv_types[rng_next(&state) % 3 ? 0 : rng_next(&state) % 4];
+            if (quick && (moe + type) % 2 == 0)
+                continue;
             if (!make_model(moe, type, label, &path))
                 return;
-            struct way way = {.tier = kern_tiers()[0], .kv_type = kv, .threads = 1, .split = N_TOKENS};
+            struct way way = {.tier = kern_tiers()[0], .kv_type = kv, .threads = 1, .split = n_tokens};
             bool ok = run_way(path, &way, &baseline);
             if (ok)
                 check_baseline(label, &baseline);
-            for (int i = 0; i < 2 && ok; i++) {
-                way = (struct way){.tier = kern_tiers()[rng_next(&state) % (uint64_t)simd], .kv_type = kv,
-                                   .threads = 1 + (int)(rng_next(&state) % 2), .split = splits[rng_next(&state) % N_SPLITS], .beside = rng_next(&state) % 2};
+            for (int i = 0; i < (quick ? 1 : 2) && ok; i++) {
+                way = (struct way){.kv_type = kv, .split = splits[rng_next(&state) % N_SPLITS]};
+                way.tier = kern_tiers()[rng_next(&state) % (uint64_t)simd];
+                way.threads = 1 + (int)(rng_next(&state) % 2);
+                way.beside = rng_next(&state) % 2;
                 compare(label, path, &way, &baseline);
             }
             if (ok && type == 3) { /* Q8_0, what is shipped, through plain C */
@@ -277,7 +284,9 @@ int main(int argc, char **argv)
 {
     const char *text = getenv("SKUA_TEST_SEED");
     uint64_t seed = text ? strtoull(text, NULL, 10) : 1;
-    bool full = argc > 1 && !strcmp(argv[1], "--full");
+    bool full = argc > 1 && !strcmp(argv[1], "--full"), quick = !full && getenv("SKUA_TEST_QUICK");
+    if (quick)
+        n_tokens = 300;
     printf("seed %llu, tiers:", (unsigned long long)seed);
     for (const char *const *t = kern_tiers(); *t; t++)
         printf(" %s", *t);
@@ -286,6 +295,6 @@ int main(int argc, char **argv)
     if (full)
         check_full();
     else
-        check_sample(seed);
+        check_sample(seed, quick);
     return support_finish(full ? "one answer (full)" : "one answer (sample)");
 }
