@@ -270,7 +270,8 @@ static void read_ssm(struct reader *r, struct model_config *c)
     if (!r->rc && (int64_t)c->n_v_head * c->d_state != c->d_inner)
         fail(r, "ssm.inner_size", "ssm.time_step_rank * ssm.state_size", c->d_inner);
     if (!r->rc && (c->d_state % 16 || c->d_state > 256))
-        r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "key '%s.ssm.state_size' is %d; supported: multiples of 16 up to 256", r->arch, c->d_state);
+        r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "key '%s.ssm.state_size' is %d; supported: multiples of 16 up to 256", r->arch,
+                          c->d_state);
     if (!r->rc)
         c->n_conv_channel = 2 * c->n_k_head * c->d_state + c->d_inner;
 }
@@ -364,7 +365,8 @@ static void check_vocabulary(struct reader *r, const struct model_config *c)
         bool integer = negative || v.type == GGUF_U8 || v.type == GGUF_U16 || v.type == GGUF_U32 || v.type == GGUF_U64;
         negative = negative && v.i < 0;
         if (!integer)
-            r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is of type %s, expected an integer", show(v.key).text, gguf_type_name(v.type));
+            r->rc =
+                error_set(r->err, SKUA_EFORMAT, "key '%s' is of type %s, expected an integer", show(v.key).text, gguf_type_name(v.type));
         else if (negative ? v.i < -1 : v.u >= (uint64_t)c->n_vocab)
             r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is %lld, expected a token id below %d", show(v.key).text, (long long)v.i,
                               c->n_vocab);

@@ -122,7 +122,8 @@ static void emit_attention(struct forward *f, const struct kern_batch *b, int la
         .head_dim = hd, .n_rot = c->n_rot, .eps = c->rms_eps, .kv_type = f->kv_type, .k_offset = l->k_offset, .v_offset = l->v_offset};
     emit(f, KERN_ATTN, layer, "attention")->p.attn = (struct op_attn){
         .q = q, .u = u, .out = o, .q_stride = q_width, .u_stride = 2 * q_width, .out_stride = q_width, .n_head = c->n_head,
-        .n_head_kv = c->n_head_kv, .head_dim = hd, .scale = (float)(1.0 / sqrt((double)hd)), .kv_type = f->kv_type, .k_offset = l->k_offset, .v_offset = l->v_offset};
+        .n_head_kv = c->n_head_kv, .head_dim = hd, .scale = (float)(1.0 / sqrt((double)hd)), .kv_type = f->kv_type,
+        .k_offset = l->k_offset, .v_offset = l->v_offset};
     struct input in = {.x = o, .stride = q_width, .n = q_width, .n_rows = b->n_rows};
     emit_matmul(f, layer, "attn_output", &l->attn_output, &in, x, c->n_embd, true);
 }
@@ -182,7 +183,8 @@ static void emit_moe_ffn(struct forward *f, int layer, const struct ffn_weights 
     int32_t rows = h->n_rows, used = c->n_expert_used, n = c->n_ff_expert, ns = c->n_ff_shared;
     struct kern_view logits = at(f, f->ffn.logits), ids = at(f, f->ffn.ids), weights = at(f, f->ffn.weights);
     struct kern_view pairs = at(f, f->ffn.pairs), down = at(f, f->ffn.down);
-    struct kern_view shared = at(f, f->ffn.shared_gate_up), shared_down = at(f, f->ffn.shared_down), shared_logit = at(f, f->ffn.shared_logit);
+    struct kern_view shared = at(f, f->ffn.shared_gate_up), shared_down = at(f, f->ffn.shared_down),
+                     shared_logit = at(f, f->ffn.shared_logit);
 
     emit_matmul(f, layer, "ffn_router", &w->router, h, logits, c->n_expert, false);
     emit(f, KERN_ROUTER, layer, "ffn_topk")->p.router = (struct op_router){
@@ -403,8 +405,8 @@ static size_t act_bytes(const struct forward *f, enum kern_act kind, int32_t blo
     const struct model_config *c = f->c;
     size_t rows = (size_t)f->max_rows, pairs = rows * (size_t)(c->moe ? c->n_expert_used : 1);
     struct { int32_t n; size_t rows; } inputs[] = {
-        {c->n_embd, max_size(rows, FORWARD_MAX_OUT)}, {2 * c->n_embd, rows}, {c->head_dim * c->n_head, rows}, {c->d_inner, rows}, {c->n_ff, rows},
-        {c->n_ff_expert, pairs}, {c->n_ff_shared, rows},
+        {c->n_embd, max_size(rows, FORWARD_MAX_OUT)}, {2 * c->n_embd, rows}, {c->head_dim * c->n_head, rows}, {c->d_inner, rows},
+        {c->n_ff, rows}, {c->n_ff_expert, pairs}, {c->n_ff_shared, rows},
     };
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)

@@ -14,6 +14,7 @@ struct forward; /* opaque */
 /* Rows of logits that one call can produce. */
 #define FORWARD_MAX_OUT 32
 
+/* Workspace for passes of up to max_rows rows on device d; c, w and d must outlive it. */
 int  forward_create(const struct model_config *c, const struct weights *w, struct dev *d, uint32_t kv_type, int32_t max_rows,
                     struct forward **out, skua_error *err);
 void forward_free(struct forward *f); /* NULL allowed */

@@ -104,7 +104,8 @@ static void bind_vector(struct binder *b, int block, const char *role, int64_t n
     if (t->type != QTYPE_F16 && t->type != QTYPE_BF16) {
         char name[96];
         tensor_name(name, block, role);
-        b->rc = error_set(b->err, SKUA_EUNSUPPORTED, "tensor '%s' has type %s; supported here: F32, F16, BF16", name, qtype_info(t->type)->name);
+        b->rc = error_set(b->err, SKUA_EUNSUPPORTED, "tensor '%s' has type %s; supported here: F32, F16, BF16", name,
+                          qtype_info(t->type)->name);
         return;
     }
     size_t bytes = (size_t)(ne0 * ne1) * sizeof(float);
@@ -285,7 +286,8 @@ static void warn_unused(struct binder *b)
 {
     uint32_t n = gguf_tensor_count(b->g);
     if (n > b->n_used)
-        strbuf_printf(&b->w->warnings, "%u of the file's %u tensors have no place in this architecture and are ignored\n", n - b->n_used, n);
+        strbuf_printf(&b->w->warnings, "%u of the file's %u tensors have no place in this architecture and are ignored\n", n - b->n_used,
+                      n);
 }
 
 int weights_bind(const struct gguf *g, const struct model_config *c, struct dev *d, struct weights *w, skua_error *err)

@@ -8,9 +8,11 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char context_text[] =
-    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", \"content\": \"Hi \\u00e9\\ud83d\\ude00 <b>\"},"
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", \"content\": \"Hi \\u00e9\\ud83d\\ude00 "
+    "<b>\"},"
     " {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"x\": 1.5}}}]}],"
-    " \"tools\": [{\"function\": {\"name\": \"f\"}}], \"n\": 7, \"f\": 2.5, \"s\": \"Hello World\", \"xs\": [3, 1, 2], \"d\": {\"a\": 1, \"b\": [1, 2]},"
+    " \"tools\": [{\"function\": {\"name\": \"f\"}}], \"n\": 7, \"f\": 2.5, \"s\": \"Hello World\", \"xs\": [3, 1, 2], \"d\": {\"a\": 1, "
+    "\"b\": [1, 2]},"
     " \"yes\": true, \"nil\": null}";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

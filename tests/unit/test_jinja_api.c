@@ -105,15 +105,20 @@ static void test_limits(void **state)
 {
     (void)state;
     char deep[4000] = "{{ ";
-    refuses("{{ 1 }}", &(struct jinja_limits){.max_source_bytes = 6}, "chat template: line 1, column 1: the template has 7 bytes, the limit is 6");
-    refuses("{{ 'abc' * 10 }}", &(struct jinja_limits){.max_output_bytes = 29}, "chat template: line 1, column 4: the output is larger than the limit of 29 bytes");
-    refuses("{{ 'abc' * 1000000 * 1000 }}", NULL, "chat template: line 1, column 20: rendering needs more than the limit of 268435456 bytes of memory");
-    refuses("{{ 'abcdefghijklmnop' * 20000000 }}", NULL, "chat template: line 1, column 4: rendering needs more than the limit of 268435456 bytes of memory");
+    refuses("{{ 1 }}", &(struct jinja_limits){.max_source_bytes = 6},
+            "chat template: line 1, column 1: the template has 7 bytes, the limit is 6");
+    refuses("{{ 'abc' * 10 }}", &(struct jinja_limits){.max_output_bytes = 29},
+            "chat template: line 1, column 4: the output is larger than the limit of 29 bytes");
+    refuses("{{ 'abc' * 1000000 * 1000 }}", NULL,
+            "chat template: line 1, column 20: rendering needs more than the limit of 268435456 bytes of memory");
+    refuses("{{ 'abcdefghijklmnop' * 20000000 }}", NULL,
+            "chat template: line 1, column 4: rendering needs more than the limit of 268435456 bytes of memory");
     refuses("{% for x in range(100000) %}{% for y in range(100000) %}{% endfor %}{% endfor %}", NULL,
             "chat template: line 1, column 57: rendering takes more than the limit of 10000000 steps");
     refuses("{{ range(11) }}", &(struct jinja_limits){.max_range = 10},
             "chat template: line 1, column 9: Range too big. The sandbox blocks ranges larger than MAX_RANGE (10).");
-    refuses("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", NULL, "chat template: line 1, column 16: evaluation nested deeper than 1200 levels");
+    refuses("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", NULL,
+            "chat template: line 1, column 16: evaluation nested deeper than 1200 levels");
     refuses("{% set ns = namespace(x=1) %}{% for i in range(400) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", NULL,
             "chat template: line 1, column 95: a value is nested deeper than 250 levels");
     for (int i = 0; i < 300; i++)
@@ -157,7 +162,9 @@ static void test_variables(void **state)
                       "{% macro f(a) %}{{ a }}{{ inside }}{% endmacro %}";
     CHECK(jinja_compile(src, strlen(src), NULL, &t, NULL) == 0, "compiles");
     CHECK(jinja_uses_variable(t, "messages") && jinja_uses_variable(t, "enable_thinking") && jinja_uses_variable(t, "inside"), "read");
-    CHECK(!jinja_uses_variable(t, "own") && !jinja_uses_variable(t, "m") && !jinja_uses_variable(t, "a") && !jinja_uses_variable(t, "tools"), "not read");
+    CHECK(!jinja_uses_variable(t, "own") && !jinja_uses_variable(t, "m") && !jinja_uses_variable(t, "a") &&
+              !jinja_uses_variable(t, "tools"),
+          "not read");
     jinja_free(t);
     jinja_free(NULL);
 }
@@ -190,9 +197,12 @@ static void test_chat(void **state)
 {
     (void)state;
     chat("[{\"role\":\"user\",\"content\":\"hi\"}]", NULL, NULL, "<s>", "<s>[user]hi</s>TrueTrueTrue");
-    chat("[{\"role\":\"user\",\"content\":\"hi\"}]", "[]", "{\"enable_thinking\":false,\"add_generation_prompt\":5}", NULL, "[user]hi</s>FalseTrue5False");
-    chat("[{\"role\":\"a\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"z\\\": 1, \\\"a\\\": [1.50, true]}\"}},"
-         "{\"function\":{\"name\":\"g\",\"arguments\":{\"k\":null}}},{\"name\":\"h\",\"arguments\":\"{}\"},{\"function\":{\"name\":\"i\",\"arguments\":\"[1]\"}},"
+    chat("[{\"role\":\"user\",\"content\":\"hi\"}]", "[]", "{\"enable_thinking\":false,\"add_generation_prompt\":5}", NULL,
+         "[user]hi</s>FalseTrue5False");
+    chat("[{\"role\":\"a\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"z\\\":"
+         " 1, \\\"a\\\": [1.50, true]}\"}},"
+         "{\"function\":{\"name\":\"g\",\"arguments\":{\"k\":null}}},{\"name\":\"h\",\"arguments\":\"{}\"},{\"function\":{\"name\":\"i\","
+         "\"arguments\":\"[1]\"}},"
          "{\"function\":{\"name\":\"j\",\"arguments\":\"oops\"}},{\"function\":{\"name\":\"k\",\"arguments\":\"\"}}]}]",
          NULL, NULL, NULL, "[a]f:{\"z\": 1, \"a\": [1.5, true]};g:{\"k\": null};h:{};i:str;j:str;k:str;</s>TrueTrueTrue");
     chat("{}", NULL, NULL, NULL, "chat template: messages must be a JSON array");
@@ -251,7 +261,8 @@ static void test_threads(void **state)
 {
     (void)state;
     struct jinja_template *t;
-    const char *src = "{% set ns = namespace(n=0) %}{% for x in xs %}{{ loop.index }}:{{ x }}{{ ',' if not loop.last else ';' }}{% set ns.n = ns.n + 3 %}{% endfor %}{{ xs | tojson }}{{ ns.n }}";
+    const char *src = "{% set ns = namespace(n=0) %}{% for x in xs %}{{ loop.index }}:{{ x }}{{ ',' if not loop.last else ';' }}{% set "
+                      "ns.n = ns.n + 3 %}{% endfor %}{{ xs | tojson }}{{ ns.n }}";
     json_t *context = parse("{\"xs\": [\"a\", \"b\"]}");
     struct job jobs[4];
     pthread_t threads[4];
@@ -291,7 +302,8 @@ static void test_golden(void **state)
         json_t *in = json_object_get(c, "input"), *extra = json_copy(in);
         json_object_del(extra, "messages");
         json_object_del(extra, "tools");
-        int code = chat_render(t, json_object_get(in, "messages"), json_object_get(in, "tools"), false, extra, NULL, "<|im_end|>", &out, &err);
+        int code =
+            chat_render(t, json_object_get(in, "messages"), json_object_get(in, "tools"), false, extra, NULL, "<|im_end|>", &out, &err);
         CHECK(!code && !strcmp(strbuf_str(&out), json_string_value(json_object_get(c, "output"))), "golden case %zu: %s", i,
               code ? err.message : strbuf_str(&out));
         strbuf_free(&out);
@@ -308,7 +320,8 @@ static void test_text(void **state)
     (void)state;
     wants("{{ x }}", "{\"x\": \"a\"}", "a");
     wants("{{ x.f | tojson }}{{ x }}", "{\"x\": {\"f\": 1.10, \"a\": 1e100, \"n\": null}}", "1.1{'f': 1.1, 'a': 1e+100, 'n': None}");
-    wants("{% set d = {} %}{% for i in range(40) %}{% set k = 'k' ~ i %}{% endfor %}{{ big.k39 }}{{ big.k0 }}{{ big.nope }}{{ big | length }}",
+    wants("{% set d = {} %}{% for i in range(40) %}{% set k = 'k' ~ i %}{% endfor %}{{ big.k39 }}{{ big.k0 }}{{ big.nope }}{{ big | length "
+          "}}",
           "{\"big\": {\"k0\":0,\"k1\":1,\"k2\":2,\"k3\":3,\"k4\":4,\"k5\":5,\"k6\":6,\"k7\":7,\"k8\":8,\"k9\":9,\"k39\":39}}", "39011");
     wants("{{ strftime_now('%Y-%m-%d %H:%M') }}", "{}", "2023-11-14 22:13");
 }

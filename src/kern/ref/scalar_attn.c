@@ -46,8 +46,8 @@ SCALAR_CLONES void kern_attn_kv_scalar(const struct op_attn_kv *op, const struct
 }
 
 /* Attention of one query head within one page: p[t] for its n positions, their sum l and the maximum score m. */
-static inline __attribute__((always_inline)) void page_weights(const struct op_attn *op, const float *q, const char *k, size_t row_bytes, int32_t n, float *p, float *m,
-                         float *l)
+static inline __attribute__((always_inline)) void page_weights(const struct op_attn *op, const float *q, const char *k, size_t row_bytes,
+                                                               int32_t n, float *p, float *m, float *l)
 {
     for (int32_t t = 0; t < n; t++) {
         float acc[16] = {0}, piece[16];
@@ -67,8 +67,8 @@ static inline __attribute__((always_inline)) void page_weights(const struct op_a
 }
 
 /* One query head over all its pages. out holds the running O; values are taken 16 at a time, so no head is too wide. */
-static inline __attribute__((always_inline)) void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, int32_t pos, const float *q,
-                   const float *gate, float *out)
+static inline __attribute__((always_inline)) void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, int32_t pos,
+                                                         const float *q, const float *gate, float *out)
 {
     const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)op->head_dim);
     float M = 0.0f, L = 0.0f;
