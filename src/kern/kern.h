@@ -320,7 +320,7 @@ KERN_OPS(X)
 
 /* A complete set of implementations. */
 struct kern_table {
-    const char *name; /* "reference", "scalar", "avx2", "avx512", "avx512vnni", "neon", "dotprod" */
+    const char *name; /* "reference", "scalar", "avx2", "avx512", "avx512vnni", "neon" */
 #define X(CODE, name) kern_##name##_fn *name;
     KERN_OPS(X)
 #undef X

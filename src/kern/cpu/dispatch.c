@@ -1,6 +1,6 @@
 /* The tables of the CPU tiers, and the choice of one. A tier uses the functions of its own instruction set where they exist
- * and those of the next lower tier elsewhere: avx512vnni -> avx512 -> avx2 -> scalar, dotprod -> neon -> scalar. All give
- * the same bits.
+ * and those of the next lower tier elsewhere: avx512vnni -> avx512 -> avx2 -> scalar, neon -> scalar. All give the same bits.
+ * There is no tier for the byte products of newer arm64 machines: activations have 16 bits, and NEON multiplies those directly.
  */
 #include <pthread.h>
 #include <string.h>
@@ -91,31 +91,8 @@ static const struct kern_table table_neon = {
     .get_rows = kern_get_rows_scalar,
     .rms_norm = kern_rms_norm_neon,
     .quant_act = kern_quant_act_scalar,
-    .matmul = kern_matmul_scalar,
-    .moe_matmul = kern_moe_matmul_scalar,
-    .router = kern_router_neon,
-    .moe_group = kern_moe_group_scalar,
-    .moe_combine = kern_moe_combine_neon,
-    .swiglu = kern_swiglu_neon,
-    .rope_table = kern_rope_table_scalar,
-    .attn_q = kern_attn_q_neon,
-    .attn_kv = kern_attn_kv_neon,
-    .attn = kern_attn_neon,
-    .gdn_conv = kern_gdn_conv_neon,
-    .gdn_qk = kern_gdn_qk_neon,
-    .gdn_gates = kern_gdn_gates_scalar,
-    .gdn_step = kern_gdn_step_neon,
-    .gdn_out = kern_gdn_out_neon,
-};
-
-static const struct kern_table table_dotprod = {
-    .name = "dotprod",
-    .embed = kern_embed_scalar,
-    .get_rows = kern_get_rows_scalar,
-    .rms_norm = kern_rms_norm_neon,
-    .quant_act = kern_quant_act_scalar,
-    .matmul = kern_matmul_scalar,
-    .moe_matmul = kern_moe_matmul_scalar,
+    .matmul = kern_matmul_neon,
+    .moe_matmul = kern_moe_matmul_neon,
     .router = kern_router_neon,
     .moe_group = kern_moe_group_scalar,
     .moe_combine = kern_moe_combine_neon,
@@ -143,7 +120,6 @@ static const struct {
     {&table_avx512, CPU_NEED_AVX512},
     {&table_avx2, CPU_NEED_AVX2},
 #elif defined(__aarch64__)
-    {&table_dotprod, CPU_NEON | CPU_DOTPROD | CPU_FP16},
     {&table_neon, CPU_NEON},
 #endif
     {&kern_scalar, 0},

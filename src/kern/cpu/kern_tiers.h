@@ -13,8 +13,7 @@
     kern_##name##_fn kern_##name##_avx2; \
     kern_##name##_fn kern_##name##_avx512; \
     kern_##name##_fn kern_##name##_avx512vnni; \
-    kern_##name##_fn kern_##name##_neon; \
-    kern_##name##_fn kern_##name##_dotprod;
+    kern_##name##_fn kern_##name##_neon;
 KERN_OPS(X)
 #undef X
 

@@ -17,6 +17,7 @@ static INLINE void v_store(void *p, vi a) { _mm256_storeu_si256(p, a); }
 static INLINE vi v_zero(void) { return _mm256_setzero_si256(); }
 static INLINE vi v_set(int32_t x) { return _mm256_set1_epi32(x); }
 static INLINE vi v_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+static INLINE vi v_mul(vi a, vi b) { return _mm256_mullo_epi32(a, b); } /* low halves */
 static INLINE vi v_and(vi a, vi b) { return _mm256_and_si256(a, b); }
 static INLINE vi v_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 static INLINE vi v_sll(vi a, int n) { return _mm256_slli_epi32(a, n); }
@@ -30,20 +31,39 @@ static INLINE dot_acc dot_add(dot_acc a, vi w, vi x) { return _mm256_add_epi32(a
 static INLINE vi v_mul16(vi a, vi b) { return _mm256_mullo_epi16(a, b); } /* 16-bit lanes, low halves */
 static INLINE vi v_sub16(vi a, vi b) { return _mm256_sub_epi16(a, b); }
 static INLINE vi v_srl16(vi a, int n) { return _mm256_srli_epi16(a, n); }
+static INLINE vi v_sll16(vi a, int n) { return _mm256_slli_epi16(a, n); }
 
 /* The four bytes of every lane as two lanes of 16-bit pairs, (0, 1) and (2, 3); zero or sign extended. */
 static INLINE void v_widen(vi a, vi pair[2])
 {
-    pair[0] = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0)));
-    pair[1] = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2)));
+    pair[0] = _mm256_shuffle_epi8(
+        a, _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0)));
+    pair[1] = _mm256_shuffle_epi8(
+        a, _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2)));
 }
 
 static INLINE void v_widen_signed(vi a, vi pair[2])
 {
-    vi low = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1)));
-    vi high = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi8(15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1)));
+    vi low = _mm256_shuffle_epi8(
+        a, _mm256_broadcastsi128_si256(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1)));
+    vi high = _mm256_shuffle_epi8(
+        a, _mm256_broadcastsi128_si256(_mm_set_epi8(15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1)));
     pair[0] = _mm256_srai_epi16(low, 8);
     pair[1] = _mm256_srai_epi16(high, 8);
+}
+
+/* Byte i of every lane as a 16-bit integer in both halves of the lane; zero or sign extended. */
+static INLINE vi v_byte_twice(vi a, int i)
+{
+    const vi at = _mm256_set1_epi32((int32_t)(0x80008000u | 0x00010001u * (unsigned)i));
+    return _mm256_shuffle_epi8(a, _mm256_add_epi8(at, _mm256_broadcastsi128_si256(_mm_set_epi8(0, 12, 0, 12, 0, 8, 0, 8, 0, 4, 0, 4, 0, 0, 0, 0))));
+}
+
+static INLINE vi v_byte_twice_signed(vi a, int i)
+{
+    const vi at = _mm256_set1_epi32((int32_t)(0x00800080u | 0x01000100u * (unsigned)i));
+    const vi lane = _mm256_broadcastsi128_si256(_mm_set_epi8(12, 0, 12, 0, 8, 0, 8, 0, 4, 0, 4, 0, 0, 0, 0, 0));
+    return _mm256_srai_epi16(_mm256_shuffle_epi8(a, _mm256_add_epi8(at, lane)), 8);
 }
 
 static INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }

@@ -1,0 +1,24 @@
+/* The weight types that have kernels, the names of the kernels, and the file of kernels each belongs to: mm_float.h (F32, F16,
+ * BF16), mm_b32.h (blocks of 32 values), mm_k.h (blocks of 256 with scaled sub-blocks). Each of these has one small source
+ * file per instruction set, mm_<file>_<isa>.c, which defines MM_ISA and the sizes of its tiles.
+ */
+#ifndef SKUA_KERN_CPU_MM_TYPES_H
+#define SKUA_KERN_CPU_MM_TYPES_H
+
+#include "kern/mm.h"
+#include "quant/type.h"
+
+#define MM_FLOAT_TYPES(X) X(F32, f32) X(F16, f16) X(BF16, bf16)
+#define MM_QUANT_TYPES(X) X(Q8_0, q8_0) X(Q4_0, q4_0) X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k)
+
+#define MM_JOIN(name, isa) mm_##name##_##isa
+#define MM_NAME_OF(name, isa) MM_JOIN(name, isa)
+#define MM_NAME(name) MM_NAME_OF(name, MM_ISA)
+
+/* A declaration does not mean that the kernel exists; which ones a tier uses is said by its MM_TIER (mm_tier.h). */
+#define X(TYPE, name) mm_fn mm_##name##_avx2, mm_##name##_avx512, mm_##name##_avx512vnni, mm_##name##_neon;
+MM_FLOAT_TYPES(X)
+MM_QUANT_TYPES(X)
+#undef X
+
+#endif
