@@ -22,6 +22,7 @@ enum {
     CPU_I8MM = 1 << 19
 };
 
+/* The flags of the machine it runs on, found out once. */
 uint32_t cpu_flags(void);
 
 /* Physical cores that this process may use: those its affinity mask touches, at most the CPU quota of its control groups

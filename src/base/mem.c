@@ -44,20 +44,36 @@ bool fault_io(void)
     return true;
 }
 
+/* ---- allocation ---- */
+
+static _Atomic size_t live_blocks;
+
+static void *counted(void *p)
+{
+    if (p)
+        atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
+    return p;
+}
+
+size_t mem_live_blocks(void) { return atomic_load(&live_blocks); }
+
 void *mem_alloc(size_t size_bytes)
 {
-    return fault_hit(&alloc_fault) ? NULL : malloc(size_bytes ? size_bytes : 1);
+    return counted(fault_hit(&alloc_fault) ? NULL : malloc(size_bytes ? size_bytes : 1));
 }
 
 void *mem_calloc(size_t count, size_t size_bytes)
 {
-    if (fault_hit(&alloc_fault))
+    size_t total;
+    if (fault_hit(&alloc_fault) || __builtin_mul_overflow(count, size_bytes, &total))
         return NULL;
-    return calloc(count ? count : 1, size_bytes ? size_bytes : 1);
+    return counted(calloc(1, total ? total : 1));
 }
 
 void *mem_realloc(void *p, size_t size_bytes)
 {
+    if (!p)
+        return mem_alloc(size_bytes);
     return fault_hit(&alloc_fault) ? NULL : realloc(p, size_bytes ? size_bytes : 1);
 }
 
@@ -71,13 +87,11 @@ void *mem_realloc_array(void *p, size_t count, size_t size_bytes)
 
 void *mem_aligned(size_t alignment, size_t size_bytes)
 {
-    if (fault_hit(&alloc_fault))
-        return NULL;
     size_t rounded;
-    if (__builtin_add_overflow(size_bytes, alignment, &rounded))
+    if (fault_hit(&alloc_fault) || __builtin_add_overflow(size_bytes, alignment, &rounded))
         return NULL;
     rounded = (rounded - 1) & ~(alignment - 1); /* aligned_alloc wants a multiple of the alignment */
-    return aligned_alloc(alignment, rounded ? rounded : alignment);
+    return counted(aligned_alloc(alignment, rounded ? rounded : alignment));
 }
 
 char *mem_strndup(const char *s, size_t n)
@@ -92,4 +106,9 @@ char *mem_strndup(const char *s, size_t n)
 
 char *mem_strdup(const char *s) { return mem_strndup(s, strlen(s)); }
 
-void mem_free(void *p) { free(p); }
+void mem_free(void *p)
+{
+    if (p)
+        atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
+    free(p);
+}

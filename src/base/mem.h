@@ -15,6 +15,7 @@ void *mem_aligned(size_t alignment, size_t size_bytes);            /* alignment 
 char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t n);         /* exactly n bytes and a terminator */
 void  mem_free(void *p);                            /* NULL allowed */
+size_t mem_live_blocks(void); /* allocated and not freed yet, in the whole process */
 
 /* Fault injection. After fault_set_alloc(n) the n-th allocation from now (n = 1 is the next) fails, once when once is
    true, else that one and all after it; n = 0 switches off. fault_set_io does the same for file operations (base/file.h).

@@ -1,6 +1,9 @@
 /* UTF-8; see utf8.h. The accepted byte ranges are those of the Unicode Standard, table 3-7. */
 #include "base/utf8.h"
 
+#include <stdio.h>
+#include <string.h>
+
 int utf8_decode(const char *str, size_t n, uint32_t *cp)
 {
     const uint8_t *s = (const uint8_t *)str;
@@ -79,6 +82,27 @@ size_t utf8_complete_prefix(const char *s, size_t n)
         return utf8_decode(lo, 4, &cp) || utf8_decode(hi, 4, &cp) ? n - back : n;
     }
     return n;
+}
+
+static int is_unsafe(uint32_t cp)
+{
+    return cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || cp == 0x61C || cp == 0x200E || cp == 0x200F || (cp >= 0x2028 && cp <= 0x202E) ||
+           (cp >= 0x2066 && cp <= 0x2069);
+}
+
+int utf8_escape(const char *s, size_t n, char out[7], size_t *used)
+{
+    uint32_t cp;
+    int len = utf8_decode(s, n, &cp);
+    *used = len ? (size_t)len : 1;
+    if (!len)
+        return snprintf(out, 7, "\\x%02X", (uint8_t)*s);
+    if (cp == '\n' || cp == '\t' || cp == '\r')
+        return snprintf(out, 7, "\\%c", cp == '\n' ? 'n' : cp == '\t' ? 't' : 'r');
+    if (is_unsafe(cp))
+        return snprintf(out, 7, cp < 0x80 ? "\\x%02X" : "\\u%04X", (unsigned)(cp & 0xFFFF));
+    memcpy(out, s, (size_t)len);
+    return len;
 }
 
 size_t utf8_length(const char *s, size_t n)

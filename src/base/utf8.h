@@ -18,6 +18,11 @@ int utf8_encode(uint32_t cp, char out[4]);
    of a sequence that may still be completed. */
 size_t utf8_complete_prefix(const char *s, size_t n);
 
+/* One step of making text safe to show on a terminal and in one line: writes the next character of s (n > 0), or, if it is a control
+   character (C0, DEL, C1), a line separator, a direction override or malformed, its escape (\n, \t, \r, \xNN, \uNNNN). Returns the
+   bytes written to out, at most 6, not terminated; *used: bytes of s. A backslash stays, so escaping twice changes nothing. */
+int utf8_escape(const char *s, size_t n, char out[7], size_t *used);
+
 /* Code points in s (malformed bytes count one each). */
 size_t utf8_length(const char *s, size_t n);
 

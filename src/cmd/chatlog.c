@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
@@ -172,13 +173,13 @@ int chatlog_load(struct chatlog *c, const char *path, skua_error *err)
     int rc = file_read_all(path, CHATLOG_MAX_FILE_BYTES, &data, &size, err);
     if (rc)
         return rc;
-    json_t *messages = json_loadb(data, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
+    bool no_memory;
+    json_t *messages = json_read(data, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at, &no_memory);
     mem_free(data);
-    if (!messages) {
-        if (at.line < 0) /* no place in the text: it is not the text. (In its lexer jansson calls short memory a bad token.) */
-            return error_nomem(err, path, size);
+    if (no_memory)
+        return error_nomem(err, path, size);
+    if (!messages)
         return error_set(err, SKUA_EFORMAT, "%s: line %d, column %d: %s", path, at.line, at.column, at.text);
-    }
     if (!json_is_array(messages))
         rc = error_set(err, SKUA_EFORMAT, "%s: is not an array of messages", path);
     for (size_t i = 0; !rc && i < json_array_size(messages); i++)

@@ -14,9 +14,11 @@ struct chatlog {
     json_t *messages; /* never NULL after chatlog_init; only valid messages */
 };
 
+/* An empty conversation. SKUA_ENOMEM. */
 int  chatlog_init(struct chatlog *c, skua_error *err);
 void chatlog_free(struct chatlog *c); /* zeroed logs allowed */
 
+/* Messages in it. */
 size_t chatlog_len(const struct chatlog *c);
 
 /* Append a message of n bytes (NUL bytes allowed); reasoning may be NULL. Bytes that are not UTF-8 become U+FFFD, because JSON

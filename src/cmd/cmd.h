@@ -4,6 +4,7 @@
 #ifndef SKUA_CMD_CMD_H
 #define SKUA_CMD_CMD_H
 
+/* See docs/ARCHITECTURE.md and the --help of each. */
 int cmd_run(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);

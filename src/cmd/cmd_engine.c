@@ -54,7 +54,7 @@ int engine_open(const struct engine_options *o, const char *command, skua_engine
         return rc;
     const char *w = skua_engine_get_info(*e).warnings;
     for (size_t n; (n = strcspn(w, "\n")) > 0; w += n + (w[n] == '\n'))
-        fprintf(stderr, "skua %s: warning: %.*s\n", command, (int)n, w);
+        opts_warn(command, "%.*s", (int)n, w);
     return 0;
 }
 
@@ -63,6 +63,6 @@ int engine_session(const struct engine_options *o, const char *command, skua_eng
     int32_t trained = skua_engine_get_info(e).n_ctx_train;
     int rc = skua_session_create(e, (int32_t)o->ctx, s, err);
     if (!rc && o->ctx > trained)
-        fprintf(stderr, "skua %s: warning: --ctx %lld is more than the %d tokens this model was trained for\n", command, (long long)o->ctx, trained);
+        opts_warn(command, "--ctx %lld is more than the %d tokens this model was trained for", (long long)o->ctx, trained);
     return rc;
 }

@@ -44,7 +44,7 @@ static const struct option long_options[] = {
 static void print_error(const char *path, const char *class, const char *message)
 {
     struct strbuf line = {0};
-    message = inspect_without_path(path, message);
+    message = error_without_path(message, path);
     if (!strstr(message, path)) {
         value_append_escaped(&line, path, strlen(path));
         strbuf_puts(&line, ": ");
@@ -98,7 +98,7 @@ static int inspect(const struct inspect_options *o)
     int status = OPTS_FAILED, rc = inspect_gather(&r, o, &err);
     if (rc) {
         print_error(o->path, NULL, err.message);
-        if (o->json && !inspect_json_failure(o->path, failure_class(o->path, err.code), inspect_without_path(o->path, err.message), &out, &err))
+        if (o->json && !inspect_json_failure(o->path, failure_class(o->path, err.code), error_without_path(err.message, o->path), &out, &err))
             fwrite(out.data, 1, out.len, stdout);
     } else if ((o->json ? inspect_json : inspect_text)(&r, &out, &err)) {
         print_error(o->path, NULL, err.message);
@@ -106,8 +106,7 @@ static int inspect(const struct inspect_options *o)
         fwrite(out.data, 1, out.len, stdout);
         fflush(stdout);
         if (r.engine && o->n_ctx > r.config->n_ctx_train)
-            fprintf(stderr, "skua " COMMAND ": warning: a context of %" PRId64 " tokens exceeds the model's %d\n", o->n_ctx,
-                    r.config->n_ctx_train);
+            opts_warn(COMMAND, "a context of %" PRId64 " tokens exceeds the model's %d", o->n_ctx, r.config->n_ctx_train);
         if (r.n_problems)
             print_error(o->path, r.problems[0].class, r.problems[0].message);
         else

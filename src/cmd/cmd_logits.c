@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_engine.h"
 #include "cmd/opts.h"
@@ -18,6 +19,7 @@
 
 #define MAX_TOP 1000
 #define MTP_TOP 5
+#define LIST_SEPARATORS ", []\n\t"
 
 struct options {
     struct engine_options engine;
@@ -78,13 +80,13 @@ static int parse_list(const char *flag, const char *text, struct token_vec *ids,
     const char *p = text;
     while (*p) {
         char *end;
-        if (*p == ',' || *p == ' ' || *p == '[' || *p == ']' || *p == '\n' || *p == '\t') {
+        if (strchr(LIST_SEPARATORS, *p)) {
             p++;
             continue;
         }
         errno = 0;
         long long v = strtoll(p, &end, 10);
-        if (end == p || errno || v < INT32_MIN || v > INT32_MAX)
+        if (end == p || errno || v < INT32_MIN || v > INT32_MAX || (*end && !strchr(LIST_SEPARATORS, *end)))
             return error_set(err, SKUA_EARG, "%s: '%.20s' is no number; expected a list like 1,2,3", flag, p);
         if (ids) {
             int rc = add_id(ids, v, err);
@@ -143,10 +145,15 @@ static int read_positions(struct work *w, skua_error *err)
 
 /* ---- work ---- */
 
+static int no_memory_for_json(skua_error *err) { return error_nomem(err, "JSON output", 0); }
+
 static int run_inspection(struct work *w, skua_error *err)
 {
     const struct model_config *c = &w->engine->config;
     size_t n = w->ids.n, row = (size_t)c->n_vocab * sizeof(float);
+    int rc = engine_prepare(w->session, (const int32_t *)w->ids.ids, (int32_t)n, err); /* before memory for so many rows is asked for */
+    if (rc)
+        return rc;
     w->logits = mem_alloc(n * row);
     w->layer_rows = mem_alloc((size_t)c->n_layer * c->n_embd * sizeof(float));
     w->mtp_logits = mem_alloc(row);
@@ -157,10 +164,10 @@ static int run_inspection(struct work *w, skua_error *err)
     return engine_inspect(w->session, (const int32_t *)w->ids.ids, (int32_t)n, &what, err);
 }
 
-static int run_greedy(struct work *w, skua_error *err)
+/* row: the logits of the last position; replaced step by step. */
+static int continue_greedily(struct work *w, float *row, skua_error *err)
 {
     int n_vocab = w->engine->config.n_vocab;
-    float *row = w->logits + (w->ids.n - 1) * (size_t)n_vocab;
     w->greedy = json_array();
     w->greedy_margin = json_array();
     for (int64_t i = 0; i < w->opt.greedy; i++) {
@@ -170,8 +177,9 @@ static int run_greedy(struct work *w, skua_error *err)
         if (rc)
             return rc;
         logprob_top(row, n_vocab, norm, best, 2);
-        json_array_append_new(w->greedy, json_integer(best[0].id));
-        json_array_append_new(w->greedy_margin, json_real((double)row[best[0].id] - row[best[1].id]));
+        if (json_array_append_new(w->greedy, json_integer(best[0].id)) ||
+            json_array_append_new(w->greedy_margin, json_real((double)row[best[0].id] - row[best[1].id])))
+            return no_memory_for_json(err);
         if (tokenizer_is_eog(w->engine->tokenizer, (uint32_t)best[0].id) || i + 1 == w->opt.greedy)
             break;
         skua_feed feed = {.session = w->session, .ids = &best[0].id, .n_ids = 1, .want = SKUA_LOGITS_LAST, .logits = row};
@@ -181,7 +189,30 @@ static int run_greedy(struct work *w, skua_error *err)
     return 0;
 }
 
+static int run_greedy(struct work *w, skua_error *err)
+{
+    size_t n = (size_t)w->engine->config.n_vocab;
+    float *row = mem_alloc(n * sizeof *row); /* a copy: the rows of the prompt are still to be printed */
+    if (!row)
+        return error_nomem(err, "logits", n * sizeof *row);
+    memcpy(row, w->logits + (w->ids.n - 1) * n, n * sizeof *row);
+    int rc = continue_greedily(w, row, err);
+    mem_free(row);
+    return rc;
+}
+
 /* ---- output ---- */
+
+/* The functions that build JSON return NULL when memory is short. jansson's setters take a NULL value for the failure that it is. */
+
+/* value appended to *array; on failure *array is given up and becomes NULL. */
+static void append(json_t **array, json_t *value)
+{
+    if (json_array_append_new(*array, value)) {
+        json_decref(*array);
+        *array = NULL;
+    }
+}
 
 static json_t *top_json(const float *row, int n_vocab, double norm, int n)
 {
@@ -190,11 +221,11 @@ static json_t *top_json(const float *row, int n_vocab, double norm, int n)
     n = n < n_vocab ? n : n_vocab;
     logprob_top(row, n_vocab, norm, best, n);
     for (int i = 0; i < n; i++)
-        json_array_append_new(top, json_pack("[i, f]", best[i].id, (double)row[best[i].id]));
+        append(&top, json_pack("[i, f]", best[i].id, (double)row[best[i].id]));
     return top;
 }
 
-static int position_json(const struct work *w, int32_t pos, json_t *out, skua_error *err)
+static int position_json(const struct work *w, int32_t pos, json_t **out, skua_error *err)
 {
     int n = w->engine->config.n_vocab;
     const float *row = w->logits + (size_t)pos * n;
@@ -207,10 +238,9 @@ static int position_json(const struct work *w, int32_t pos, json_t *out, skua_er
     double mean = sum / n;
     for (int i = 0; i < n; i++)
         squares += (row[i] - mean) * (row[i] - mean);
-    return json_array_append_new(out, json_pack("{s:i, s:f, s:f, s:f, s:o}", "pos", pos, "logsumexp", norm, "mean", mean, "std",
-                                                sqrt(squares / (n > 1 ? n - 1 : 1)), "top", top_json(row, n, norm, (int)w->opt.top)))
-               ? error_nomem(err, "JSON", 0)
-               : 0;
+    append(out, json_pack("{s:i, s:f, s:f, s:f, s:o}", "pos", pos, "logsumexp", norm, "mean", mean, "std",
+                          sqrt(squares / (n > 1 ? n - 1 : 1)), "top", top_json(row, n, norm, (int)w->opt.top)));
+    return *out ? 0 : no_memory_for_json(err);
 }
 
 static json_t *layers_json(const struct work *w)
@@ -223,10 +253,10 @@ static json_t *layers_json(const struct work *w)
         json_t *row = json_array();
         for (int k = 0; k < c->n_embd; k++)
             squares += (double)x[k] * x[k];
-        json_array_append_new(row, json_real(sqrt(squares)));
+        append(&row, json_real(sqrt(squares)));
         for (int k = 0; k < 6 && k < c->n_embd; k++)
-            json_array_append_new(row, json_real(x[k]));
-        json_array_append_new(layers, row);
+            append(&row, json_real(x[k]));
+        append(&layers, row);
     }
     return layers;
 }
@@ -234,38 +264,35 @@ static json_t *layers_json(const struct work *w)
 static int build_json(const struct work *w, json_t **out, skua_error *err)
 {
     json_t *root = json_object(), *ids = json_array(), *positions = json_array();
-    int rc = 0, n_vocab = w->engine->config.n_vocab;
+    int rc = 0, failed = 0, n_vocab = w->engine->config.n_vocab;
     *out = root;
-    json_object_set_new(root, "ids", ids);
     for (size_t i = 0; i < w->ids.n; i++)
-        json_array_append_new(ids, json_integer(w->ids.ids[i]));
-    json_object_set_new(root, "positions", positions);
+        append(&ids, json_integer(w->ids.ids[i]));
+    failed |= json_object_set_new(root, "ids", ids);
     for (int32_t i = 0; i < w->n_positions && !rc; i++)
-        rc = position_json(w, w->positions[i], positions, err);
+        rc = position_json(w, w->positions[i], &positions, err);
+    failed |= json_object_set_new(root, "positions", positions);
     if (w->opt.layers)
-        json_object_set_new(root, "layers_last_pos", layers_json(w));
+        failed |= json_object_set_new(root, "layers_last_pos", layers_json(w));
     if (w->opt.mtp && w->ids.n > 1 && !rc) {
         double norm = 0;
         rc = logprob_norm(w->mtp_logits, n_vocab, &norm, err);
-        json_object_set_new(root, "mtp_last", json_pack("{s:o}", "top", top_json(w->mtp_logits, n_vocab, norm, MTP_TOP)));
+        if (!rc)
+            failed |= json_object_set_new(root, "mtp_last", json_pack("{s:o}", "top", top_json(w->mtp_logits, n_vocab, norm, MTP_TOP)));
     }
-    if (w->greedy) {
-        json_object_set(root, "greedy", w->greedy);
-        json_object_set(root, "greedy_margin", w->greedy_margin);
-    }
-    return rc;
+    if (w->greedy)
+        failed |= json_object_set(root, "greedy", w->greedy) | json_object_set(root, "greedy_margin", w->greedy_margin);
+    return !rc && failed ? no_memory_for_json(err) : rc;
 }
 
 static void print_piece(const struct work *w, json_int_t id)
 {
     size_t n;
     const char *p = tokenizer_piece(w->engine->tokenizer, (uint32_t)id, true, &n);
+    char safe[7];
     putchar('\'');
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)p[i] < 0x20 || p[i] == 0x7F)
-            printf("\\x%02x", (unsigned char)p[i]);
-        else
-            putchar(p[i]);
+    for (size_t i = 0, used; i < n; i += used)
+        fwrite(safe, 1, (size_t)utf8_escape(p + i, n - i, safe, &used), stdout);
     putchar('\'');
 }
 
@@ -329,7 +356,8 @@ static int output(struct work *w, skua_error *err)
     if (!rc && w->opt.dump)
         rc = write_dump(w, err);
     if (!rc && w->opt.json) {
-        json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        if (json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) && !ferror(stdout))
+            rc = no_memory_for_json(err);
         putchar('\n');
     } else if (!rc) {
         print_table(w, root);

@@ -1,4 +1,5 @@
 /* skua run: one answer, or a chat. */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -181,10 +182,10 @@ static int build_prompt(struct run *r, const char *text, size_t n, struct chat_p
         rc = chatlog_set_system(&log, r->opt.system, strlen(r->opt.system), err);
     if (!rc)
         rc = chatlog_add(&log, "user", text, n, NULL, 0, err);
-    if (!rc) {
-        args = run_template_args(r);
+    if (!rc)
+        rc = run_template_args(r, &args, err);
+    if (!rc)
         rc = chat_prompt_build(r->engine, log.messages, NULL, args, out, err);
-    }
     json_decref(args);
     chatlog_free(&log);
     return rc;
@@ -196,12 +197,10 @@ static int answer_once(struct run *r, const char *text, size_t n, skua_error *er
     int rc = build_prompt(r, text, n, &prompt, err);
     if (!rc)
         rc = run_answer(r, &prompt.ids, prompt.opens_thinking, err);
-    if (r->answer.len && (r->term.out_tty || !r->opt.raw)) {
-        putchar('\n');
-        fflush(stdout);
-    }
-    if (r->last.n_prompt)
-        run_figures(r);
+    if (r->answer.len && (r->term.out_tty || !r->opt.raw))
+        if ((putchar('\n') == EOF || fflush(stdout)) && !rc)
+            rc = error_set(err, SKUA_EIO, "cannot write to standard output: %s", strerror(errno));
+    run_figures(r);
     chat_prompt_free(&prompt);
     return rc;
 }
@@ -221,8 +220,11 @@ static int work(struct run *r, skua_error *err)
         rc = engine_open(&o->engine, "run", &r->engine, err);
     if (!rc)
         rc = engine_session(&o->engine, "run", r->engine, &r->session, err);
-    if (!rc && o->think != THINK_AS_TEMPLATE && !chat_template_uses(r->engine, "enable_thinking"))
-        fprintf(stderr, "skua run: warning: this model's chat template has no thinking switch; --think and --no-think change nothing\n");
+    bool switchable = true;
+    if (!rc && o->think != THINK_AS_TEMPLATE)
+        rc = chat_template_uses(r->engine, "enable_thinking", &switchable, err);
+    if (!rc && !switchable)
+        opts_warn("run", "this model's chat template has no thinking switch; --think and --no-think change nothing");
     if (!rc)
         rc = chat ? run_chat(r, err) : answer_once(r, text ? text : o->prompt, n, err);
     mem_free(text);

@@ -1,8 +1,10 @@
 /* skua tokenize: text to token ids and back. Ids are printed as one line of numbers with commas, which `skua logits --ids`
    and `skua tokenize --decode` take. */
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -10,6 +12,7 @@
 #include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/opts.h"
+#include "cmd/term.h"
 #include "model/vocab.h"
 #include "tok/detok.h"
 
@@ -98,20 +101,19 @@ static bool is_utf8(const char *s, size_t n)
     return true;
 }
 
-/* s must be UTF-8. */
+/* s must be UTF-8. What utf8_escape calls unsafe is escaped in the JSON way. */
 static void append_json_string(struct strbuf *out, const char *s, size_t n)
 {
+    char safe[7];
     strbuf_putc(out, '"');
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\') {
+    for (size_t i = 0, used; i < n; i += used) {
+        int len = utf8_escape(s + i, n - i, safe, &used);
+        if (s[i] == '"' || s[i] == '\\')
             strbuf_putc(out, '\\');
-            strbuf_putc(out, (char)c);
-        } else if (c < 0x20 || c == 0x7F) {
-            strbuf_printf(out, c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\r' ? "\\r" : "\\u%04x", c);
-        } else {
-            strbuf_putc(out, (char)c);
-        }
+        if (len == 4 && *safe == '\\') /* \xNN */
+            strbuf_printf(out, "\\u00%.2s", safe + 2);
+        else
+            strbuf_append(out, safe, (size_t)len);
     }
     strbuf_putc(out, '"');
 }
@@ -231,6 +233,15 @@ static int load_tokenizer(const char *model, struct tokenizer **t, skua_error *e
     return rc;
 }
 
+/* A terminal gets decoded bytes without control characters, everything else gets them as they are. */
+static bool print(const struct strbuf *out)
+{
+    struct term_printer p;
+    term_printer_init(&p, stdout, isatty(STDOUT_FILENO));
+    bool ok = term_print(&p, strbuf_str(out), out->len);
+    return term_print_end(&p) && ok;
+}
+
 int cmd_tokenize(int argc, char **argv)
 {
     struct options o = {.file = NULL};
@@ -252,8 +263,8 @@ int cmd_tokenize(int argc, char **argv)
         rc = o.decode ? decode(t, &o, text, len, &out, &err) : encode(t, &o, text, len, &out, &err);
     if (!rc && strbuf_failed(&out))
         rc = error_nomem(&err, "output", out.len);
-    if (!rc && (fwrite(strbuf_str(&out), 1, out.len, stdout) != out.len || fflush(stdout) != 0))
-        rc = error_set(&err, SKUA_EIO, "standard output: writing failed");
+    if (!rc && !print(&out))
+        rc = error_set(&err, SKUA_EIO, "cannot write to standard output: %s", strerror(errno));
     status = rc ? opts_fail("tokenize", OPTS_FAILED, &err) : OPTS_OK;
     strbuf_free(&out);
     mem_free(read);

@@ -24,7 +24,7 @@ static int add_problem(struct inspect_report *r, int code, const char *message, 
     if (!p)
         return error_nomem(err, "list of problems", (r->n_problems + 1) * sizeof *p);
     r->problems = p;
-    message = inspect_without_path(r->opt->path, message);
+    message = error_without_path(message, r->opt->path);
     value_append_escaped(&escaped, message, strlen(message));
     if (strbuf_failed(&escaped)) {
         strbuf_free(&escaped);

@@ -57,16 +57,6 @@ struct inspect_template inspect_chat_template(const struct gguf *g)
         .preserve_thinking = memmem(s.data, s.len, "preserve_thinking", 17)};
 }
 
-const char *inspect_without_path(const char *path, const char *message)
-{
-    size_t n = strlen(path);
-    const char *tail = n > 160 ? path + n - 160 : path;
-    n = strlen(tail);
-    while (n && strncmp(message, tail, n) == 0 && message[n] == ':' && message[n + 1] == ' ')
-        message += n + 2;
-    return message;
-}
-
 static uint64_t total_file_bytes(const struct gguf *g)
 {
     uint64_t bytes = 0;

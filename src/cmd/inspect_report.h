@@ -130,8 +130,6 @@ struct inspect_template inspect_chat_template(const struct gguf *g);
 
 /* The string key, or an empty string. */
 struct gguf_string inspect_string(const struct gguf *g, const char *key);
-/* The message without the path that many messages begin with (perhaps its last 160 bytes): a report is about one file. */
-const char *inspect_without_path(const char *path, const char *message);
 double inspect_bits(const struct inspect_sum *s); /* average bits per element; 0 for no elements */
 
 #endif

@@ -16,28 +16,14 @@
 
 /* ---- text ---- */
 
-static bool is_unsafe(uint32_t cp)
-{
-    return cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || cp == 0x61C || cp == 0x200E || cp == 0x200F ||
-           (cp >= 0x2028 && cp <= 0x202E) || (cp >= 0x2066 && cp <= 0x2069);
-}
-
 static void append_escaped(struct strbuf *out, const char *s, size_t n, bool quoted)
 {
-    for (size_t i = 0; i < n;) {
-        uint32_t cp;
-        int len = utf8_decode(s + i, n - i, &cp);
-        if (!len)
-            strbuf_printf(out, "\\x%02X", (unsigned char)s[i]);
-        else if (cp == '\n' || cp == '\t' || cp == '\r')
-            strbuf_puts(out, cp == '\n' ? "\\n" : cp == '\t' ? "\\t" : "\\r");
-        else if (is_unsafe(cp))
-            strbuf_printf(out, cp < 0x80 ? "\\x%02X" : "\\u%04X", cp);
-        else if (quoted && (cp == '"' || cp == '\\'))
-            strbuf_printf(out, "\\%c", (char)cp);
-        else
-            strbuf_append(out, s + i, (size_t)len);
-        i += len ? (size_t)len : 1;
+    char piece[7];
+    for (size_t i = 0, used; i < n; i += used) {
+        int len = utf8_escape(s + i, n - i, piece, &used);
+        if (quoted && (s[i] == '"' || s[i] == '\\'))
+            strbuf_putc(out, '\\');
+        strbuf_append(out, piece, (size_t)len);
     }
 }
 

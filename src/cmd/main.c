@@ -1,8 +1,13 @@
 /* skua: picks the command. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "cmd/cmd.h"
 
 struct command {
@@ -28,24 +33,48 @@ static void usage(FILE *f)
                "First answer:  skua run \"What is the capital of France?\"\n");
 }
 
+/* A standard stream that the caller has closed must not become some file that is opened later. Reading it gives the end of input,
+   writing to it fails. */
+static void claim_standard_streams(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO)
+        continue;
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Results that never reached the reader are a failure. */
+static int finish_output(int status)
+{
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status)
+        return status;
+    fprintf(stderr, "skua: cannot write to standard output: %s\n", strerror(errno));
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
+    claim_standard_streams();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error, not a silent death */
+    json_use_mem();
     if (argc < 2) {
         usage(stderr);
         return 2;
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         usage(stdout);
-        return 0;
+        return finish_output(0);
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
         printf("skua %s\n", SKUA_VERSION);
-        return 0;
+        return finish_output(0);
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "skua: unknown command '%s' (see skua --help)\n", argv[1]);
+            return finish_output(commands[i].run(argc - 1, argv + 1));
+    skua_error err;
+    error_set(&err, SKUA_EARG, "unknown command '%s' (see skua --help)", argv[1]);
+    fprintf(stderr, "skua: %s\n", err.message);
     return 2;
 }

@@ -135,6 +135,18 @@ int opts_fail(const char *command, int status, const skua_error *err)
     return status;
 }
 
+void opts_warn(const char *command, const char *fmt, ...)
+{
+    char text[sizeof ((skua_error *)0)->message];
+    skua_error line;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    error_set(&line, SKUA_OK, "%s", text); /* escapes */
+    fprintf(stderr, "skua %s: warning: %s\n", command, line.message);
+}
+
 /* ---- the model ---- */
 
 int opts_model_from(const char *given, const char *env, const char *program_dir, char **path, skua_error *err)

@@ -29,6 +29,9 @@ int  opts_next(const char *command, int argc, char **argv, const char *shorts, c
 /* Print one line, "skua COMMAND: MESSAGE", to standard error and return status. */
 int opts_fail(const char *command, int status, const skua_error *err);
 
+/* Print one line, "skua COMMAND: warning: ...", to standard error; control characters are escaped. */
+void opts_warn(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* The model file: given (the value of -m) if not NULL, else the environment's SKUA_MODEL, else the shipped tiny-q8_0.gguf,
    searched in ./models, beside the program, in ../models from there, and in ../share/skua. *path is the caller's (mem_free).
    SKUA_EARG lists the places when none has it; SKUA_ENOMEM. Whether a given file exists is for the loader to say. */

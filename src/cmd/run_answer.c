@@ -18,7 +18,8 @@ struct output {
     struct think_split split;
     struct strbuf reasoning, answer; /* of one event */
     struct progress progress;
-    bool show_thinking, raw, dimmed, wrote_thoughts, broken, failed;
+    bool show_thinking, raw, dimmed, wrote_thoughts, failed;
+    int write_error;                 /* errno of the first write to standard output that failed */
 };
 
 /* Switching dim text on and off goes around the printer, which would make the sequences visible. */
@@ -47,8 +48,8 @@ static void show(struct output *o)
             fputs("\n\n", stderr);
         }
         strbuf_append(&r->answer, o->answer.data, o->answer.len);
-        if (!term_print(&o->out, o->answer.data, o->answer.len))
-            o->broken = true;
+        if (!o->write_error && !term_print(&o->out, o->answer.data, o->answer.len))
+            o->write_error = errno ? errno : EIO;
     }
     o->failed |= strbuf_failed(&o->reasoning) || strbuf_failed(&o->answer) || strbuf_failed(&r->reasoning) || strbuf_failed(&r->answer);
     strbuf_clear(&o->reasoning);
@@ -64,7 +65,7 @@ static bool on_event(void *user, const skua_event *event)
     else
         think_split_push(&o->split, event->text, event->n, &o->reasoning, &o->answer);
     show(o);
-    return !run_interrupted && !o->broken && !o->failed;
+    return !run_interrupted && !o->write_error && !o->failed;
 }
 
 static bool on_progress(void *user, int32_t n_done, int32_t n_total)
@@ -112,12 +113,12 @@ int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, sku
     show(&o);
     set_dim(&o, false);
     term_print_end(&o.thoughts);
-    if (!term_print_end(&o.out) || ferror(stdout))
-        o.broken = true;
+    if (!term_print_end(&o.out) && !o.write_error)
+        o.write_error = errno ? errno : EIO;
     strbuf_free(&o.reasoning);
     strbuf_free(&o.answer);
-    if (!rc && o.broken)
-        rc = error_set(err, SKUA_EIO, "cannot write to standard output: %s", strerror(errno));
+    if (!rc && o.write_error)
+        rc = error_set(err, SKUA_EIO, "cannot write to standard output: %s", strerror(o.write_error));
     if (!rc && o.failed)
         rc = error_nomem(err, "answer", r->answer.len);
     return rc;
@@ -127,7 +128,7 @@ void run_figures(const struct run *r)
 {
     const skua_result *g = &r->last;
     int32_t steps = g->n_generated;
-    if (r->opt.quiet)
+    if (r->opt.quiet || (g->finish == SKUA_FINISH_NONE && !g->n_generated)) /* nothing was computed that could be counted */
         return;
     fprintf(stderr, "prompt %d tokens, %.1f t/s", g->n_prompt + r->n_reused, g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0);
     if (r->n_reused)
@@ -136,7 +137,11 @@ void run_figures(const struct run *r)
             skua_finish_name(g->finish));
 }
 
-json_t *run_template_args(const struct run *r)
+int run_template_args(const struct run *r, json_t **args, skua_error *err)
 {
-    return r->opt.think == THINK_AS_TEMPLATE ? NULL : json_pack("{s:b}", "enable_thinking", r->opt.think == THINK_ON);
+    *args = NULL;
+    if (r->opt.think == THINK_AS_TEMPLATE)
+        return 0;
+    *args = json_pack("{s:b}", "enable_thinking", r->opt.think == THINK_ON);
+    return *args ? 0 : error_nomem(err, "template variables", 0);
 }

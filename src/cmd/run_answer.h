@@ -45,13 +45,13 @@ extern volatile sig_atomic_t run_interrupted; /* set by Ctrl-C while an answer i
    an open <think>. Errors as skua_generate(); what was produced before the error is shown and kept. */
 int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, skua_error *err);
 
-/* The line of figures, to standard error unless quiet. */
+/* The line of figures, to standard error unless quiet, or nothing was generated for an error. */
 void run_figures(const struct run *r);
 
 /* Interactive chat until the end of input. */
 int run_chat(struct run *r, skua_error *err);
 
-/* Template variables for the conversation (enable_thinking); NULL when there are none. The caller's (json_decref). */
-json_t *run_template_args(const struct run *r);
+/* Template variables for the conversation (enable_thinking); NULL when there are none. *args is the caller's (json_decref). SKUA_ENOMEM. */
+int run_template_args(const struct run *r, json_t **args, skua_error *err);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "cmd/inspect_value.h"
 #include "cmd/lineedit.h"
 #include "cmd/run_answer.h"
 
@@ -33,6 +34,16 @@ static void on_interrupt(int signal_number)
 static void print_error(const skua_error *err)
 {
     fprintf(stderr, "skua run: %s\n", err->message);
+}
+
+static void print_hello(const struct run *r)
+{
+    skua_engine_info info = skua_engine_get_info(r->engine);
+    const char *name = *info.name ? info.name : info.path;
+    struct strbuf safe = {0};
+    value_append_escaped(&safe, name, strlen(name));
+    fprintf(stderr, "%s (%s), %s kernels, %d threads. /help tells the commands.\n", strbuf_str(&safe), info.arch, info.kernels, info.n_threads);
+    strbuf_free(&safe);
 }
 
 static void print_stats(const struct run *r)
@@ -84,20 +95,21 @@ static void turn(struct chat *c, const char *text, size_t n)
     struct run *r = c->run;
     struct chat_prompt prompt = {0};
     skua_error err = {0};
-    json_t *args = run_template_args(r);
+    json_t *args = NULL;
+    strbuf_clear(&r->answer); /* of the last turn */
+    strbuf_clear(&r->reasoning);
+    run_interrupted = 0;
     int rc = chatlog_add(&c->log, "user", text, n, NULL, 0, &err);
     if (rc) {
-        json_decref(args);
         print_error(&err);
         return;
     }
-    rc = chat_prompt_build(r->engine, c->log.messages, NULL, args, &prompt, &err);
-    if (!rc) {
-        struct sigaction now = {.sa_handler = on_interrupt}, before;
-        run_interrupted = 0;
-        sigaction(SIGINT, &now, &before);
+    rc = run_template_args(r, &args, &err);
+    if (!rc)
+        rc = chat_prompt_build(r->engine, c->log.messages, NULL, args, &prompt, &err);
+    bool asked = !rc;
+    if (asked) {
         rc = run_answer(r, &prompt.ids, prompt.opens_thinking, &err);
-        sigaction(SIGINT, &before, NULL);
         putchar('\n');
         fflush(stdout);
     }
@@ -108,12 +120,16 @@ static void turn(struct chat *c, const char *text, size_t n)
     if (run_interrupted)
         fputs("(stopped)\n", stderr);
     /* keep what was said; a turn without any answer is taken back */
-    if (r->answer.len || r->reasoning.len)
+    rc = 0;
+    bool said = r->answer.len || r->reasoning.len;
+    if (said)
         rc = chatlog_add(&c->log, "assistant", strbuf_str(&r->answer), r->answer.len, r->reasoning.len ? r->reasoning.data : NULL,
                          r->reasoning.len, &err);
-    else
+    if (rc)
+        print_error(&err);
+    if (rc || !said)
         chatlog_pop(&c->log);
-    if (!r->opt.quiet)
+    if (asked)
         run_figures(r);
 }
 
@@ -122,17 +138,21 @@ int run_chat(struct run *r, skua_error *err)
     struct chat c = {.run = r};
     struct lineedit *le = NULL;
     struct strbuf line = {0};
-    skua_engine_info info = skua_engine_get_info(r->engine);
     int rc = chatlog_init(&c.log, err);
     if (!rc && r->opt.system)
         rc = chatlog_set_system(&c.log, r->opt.system, strlen(r->opt.system), err);
     if (!rc)
         rc = lineedit_open(&le, err);
     if (!rc && r->term.in_tty)
-        fprintf(stderr, "%s (%s), %s kernels, %d threads. /help tells the commands.\n", *info.name ? info.name : info.path, info.arch,
-                info.kernels, info.n_threads);
+        print_hello(r);
+    /* for the whole chat: a Ctrl-C that comes a moment after the answer must not end the program either. A write must not fail for it. */
+    struct sigaction now = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, before;
+    sigaction(SIGINT, &now, &before);
     while (!rc && !c.done) {
+        run_interrupted = 0;
         int got = lineedit_read(le, "> ", &line, err);
+        if (got == 0 && run_interrupted) /* the signal, not the end of input, has ended the reading */
+            continue;
         if (got == SKUA_ELIMIT) {
             print_error(err);
             continue;
@@ -149,6 +169,7 @@ int run_chat(struct run *r, skua_error *err)
         else
             turn(&c, text, line.len);
     }
+    sigaction(SIGINT, &before, NULL);
     lineedit_close(le);
     strbuf_free(&line);
     chatlog_free(&c.log);

@@ -45,11 +45,25 @@ static int marked_text(const struct tokenizer *t, const char *s, size_t n, struc
     return strbuf_failed(out) ? SKUA_ENOMEM : 0;
 }
 
-/* A copy of a JSON value with marks in all strings that need them; keys stay. */
-static json_t *marked_copy(const struct tokenizer *t, const json_t *v, int depth)
+static bool deeper_than(const json_t *v, int depth)
 {
-    if (depth > MAX_DEPTH)
-        return NULL;
+    const char *key;
+    json_t *x;
+    size_t i;
+    if (depth < 0)
+        return true;
+    json_array_foreach(v, i, x)
+        if (deeper_than(x, depth - 1))
+            return true;
+    json_object_foreach((json_t *)(uintptr_t)v, key, x)
+        if (deeper_than(x, depth - 1))
+            return true;
+    return false;
+}
+
+/* A copy of a JSON value with marks in all strings that need them, keys too: templates print those of tool calls. */
+static json_t *marked_copy(const struct tokenizer *t, const json_t *v)
+{
     if (json_is_string(v)) {
         struct strbuf b = {0};
         json_t *s = marked_text(t, json_string_value(v), json_string_length(v), &b) ? NULL : json_stringn_nocheck(strbuf_str(&b), b.len);
@@ -60,7 +74,7 @@ static json_t *marked_copy(const struct tokenizer *t, const json_t *v, int depth
         json_t *a = json_array(), *x;
         size_t i;
         json_array_foreach(v, i, x)
-            if (json_array_append_new(a, marked_copy(t, x, depth + 1))) {
+            if (json_array_append_new(a, marked_copy(t, x))) {
                 json_decref(a);
                 return NULL;
             }
@@ -69,11 +83,16 @@ static json_t *marked_copy(const struct tokenizer *t, const json_t *v, int depth
     if (json_is_object(v)) {
         json_t *o = json_object(), *x;
         const char *key;
-        json_object_foreach((json_t *)(uintptr_t)v, key, x)
-            if (json_object_set_new_nocheck(o, key, marked_copy(t, x, depth + 1))) {
+        json_object_foreach((json_t *)(uintptr_t)v, key, x) {
+            struct strbuf b = {0};
+            int rc = marked_text(t, key, strlen(key), &b);
+            rc = rc ? rc : json_object_set_new_nocheck(o, strbuf_str(&b), marked_copy(t, x));
+            strbuf_free(&b);
+            if (rc) {
                 json_decref(o);
                 return NULL;
             }
+        }
         return o;
     }
     return json_deep_copy(v); /* numbers and literals */
@@ -106,11 +125,18 @@ static int encode(const struct tokenizer *t, const char *s, size_t n, struct tok
     return rc;
 }
 
-/* Is the last <think> of the text after its last </think>? */
-static bool ends_in_thinking(const char *s, size_t n)
+static const char open[] = "<think>", close[] = "</think>";
+
+/* Is the last <think> of the text after its last </think>? Only what follows the last other control token counts: that is the
+   template's own text, while tags before it may be a message's. */
+static bool ends_in_thinking(const struct tokenizer *t, const char *s, size_t n)
 {
-    static const char open[] = "<think>", close[] = "</think>";
-    for (size_t i = n; i-- > 0;) {
+    size_t from = 0, at, len;
+    uint32_t id;
+    for (size_t next = 0; tokenizer_find_control(t, s, n, next, &at, &len, &id); next = at + len)
+        if (!(len == sizeof open - 1 && !memcmp(s + at, open, len)) && !(len == sizeof close - 1 && !memcmp(s + at, close, len)))
+            from = at + len;
+    for (size_t i = n; i-- > from;) {
         if (n - i >= sizeof close - 1 && memcmp(s + i, close, sizeof close - 1) == 0)
             return false;
         if (n - i >= sizeof open - 1 && memcmp(s + i, open, sizeof open - 1) == 0)
@@ -144,23 +170,29 @@ int chat_prompt_build(skua_engine *e, const json_t *messages, const json_t *tool
 {
     const struct tokenizer *t = e->tokenizer;
     struct strbuf bos = {0}, eos = {0};
-    json_t *safe = NULL, *safe_tools = NULL;
+    json_t *parsed = NULL, *safe = NULL, *safe_tools = NULL;
     int rc = chat_template(e, err);
     if (rc)
         return rc;
-    safe = marked_copy(t, messages, 0);
-    if (tools)
-        safe_tools = marked_copy(t, tools, 0);
+    parsed = chat_parse_arguments(messages); /* before marking: inside JSON text a name may hide behind escapes */
+    bool too_deep = (parsed && deeper_than(parsed, MAX_DEPTH)) || (tools && deeper_than(tools, MAX_DEPTH));
+    if (!too_deep) {
+        safe = parsed ? marked_copy(t, parsed) : NULL;
+        safe_tools = tools ? marked_copy(t, tools) : NULL;
+    }
     const char *bos_text = token_text(t, tokenizer_bos(t), &bos), *eos_text = token_text(t, tokenizer_eos(t), &eos);
-    if (!safe || (tools && !safe_tools) || strbuf_failed(&bos) || strbuf_failed(&eos))
-        rc = error_set(err, SKUA_ENOMEM, "out of memory: conversation (or it is nested deeper than %d)", MAX_DEPTH);
+    if (too_deep)
+        rc = error_set(err, SKUA_ELIMIT, "the conversation is nested deeper than %d levels of JSON", MAX_DEPTH);
+    else if (!safe || (tools && !safe_tools) || strbuf_failed(&bos) || strbuf_failed(&eos))
+        rc = error_nomem(err, "conversation", 0);
     else
         rc = chat_render(e->chat_template, safe, safe_tools, true, extra, bos_text, eos_text, &out->text, err);
     if (!rc && tokenizer_adds_bos(t) && token_vec_push(&out->ids, (uint32_t)tokenizer_bos(t)))
         rc = error_nomem(err, "prompt tokens", sizeof *out->ids.ids);
     if (!rc)
         rc = encode(t, strbuf_str(&out->text), out->text.len, &out->ids, err);
-    out->opens_thinking = ends_in_thinking(strbuf_str(&out->text), out->text.len);
+    out->opens_thinking = ends_in_thinking(t, strbuf_str(&out->text), out->text.len);
+    json_decref(parsed);
     json_decref(safe);
     json_decref(safe_tools);
     strbuf_free(&bos);
@@ -174,7 +206,9 @@ void chat_prompt_free(struct chat_prompt *p)
     token_vec_free(&p->ids);
 }
 
-bool chat_template_uses(skua_engine *e, const char *variable)
+int chat_template_uses(skua_engine *e, const char *variable, bool *uses, skua_error *err)
 {
-    return chat_template(e, NULL) == 0 && jinja_uses_variable(e->chat_template, variable);
+    int rc = chat_template(e, err);
+    *uses = !rc && jinja_uses_variable(e->chat_template, variable);
+    return rc;
 }

@@ -21,7 +21,7 @@ int  chat_prompt_build(skua_engine *e, const json_t *messages, const json_t *too
                        skua_error *err);
 void chat_prompt_free(struct chat_prompt *p);
 
-/* Does the template look at this variable ("enable_thinking")? False when there is no usable template. */
-bool chat_template_uses(skua_engine *e, const char *variable);
+/* Does the template look at this variable ("enable_thinking")? SKUA_ETEMPLATE: there is no usable template; SKUA_ENOMEM. */
+int chat_template_uses(skua_engine *e, const char *variable, bool *uses, skua_error *err);
 
 #endif

@@ -61,6 +61,14 @@ static int read_name(skua_engine *e, skua_error *err)
     return e->name ? 0 : error_nomem(err, "model name", 0);
 }
 
+static int warn_of_vocabulary(skua_engine *e, skua_error *err)
+{
+    uint32_t n = tokenizer_unusable_merges(e->tokenizer);
+    if (n)
+        strbuf_printf(&e->weights.warnings, "%u merges of the tokenizer name text that is no token, and are ignored\n", n);
+    return strbuf_failed(&e->weights.warnings) ? error_nomem(err, "warnings", 0) : 0;
+}
+
 /* What the file is, in order of cost: shape, names, tokenizer, weights. */
 static int bind_file(skua_engine *e, const skua_engine_params *p, skua_error *err)
 {
@@ -73,7 +81,7 @@ static int bind_file(skua_engine *e, const skua_engine_params *p, skua_error *er
         rc = vocab_load(e->gguf, &e->tokenizer, err);
     if (!rc)
         rc = weights_bind(e->gguf, &e->config, e->dev, &e->weights, err);
-    return rc;
+    return rc ? rc : warn_of_vocabulary(e, err);
 }
 
 static int open_all(skua_engine *e, const char *path, const skua_engine_params *p, skua_error *err)
@@ -92,8 +100,7 @@ static int open_all(skua_engine *e, const char *path, const skua_engine_params *
         return rc;
     rc = bind_file(e, p, err);
     if (rc) {
-        size_t n = strlen(path);
-        if (err && strncmp(err->message, path, n < sizeof err->message ? n : sizeof err->message)) /* some messages name the file themselves */
+        if (err && error_without_path(err->message, path) == err->message) /* many messages name the file themselves */
             error_prefix(err, "%s", path);
         return rc;
     }

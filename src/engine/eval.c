@@ -50,12 +50,14 @@ full:
     return n;
 }
 
-static int run_pass(skua_engine *e, const struct kern_batch *b, const struct share *shares, int32_t n_shares, skua_error *err)
+/* *advanced: the sequences hold the rows of the pass, also when the head failed for some of them. */
+static int run_pass(skua_engine *e, const struct kern_batch *b, const struct share *shares, int32_t n_shares, bool *advanced, skua_error *err)
 {
     int32_t rows[FORWARD_MAX_OUT], cursor = 0;
     float *dst[FORWARD_MAX_OUT];
     int32_t n = collect_out(shares, n_shares, e->config.n_vocab, &cursor, rows, dst);
     int rc = forward_trunk(e->forward, b, rows, n, -1, err);
+    *advanced = !rc;
     while (!rc && n) {
         for (int32_t i = 0; i < n; i++)
             forward_read_logits(e->forward, i, dst[i]);
@@ -103,10 +105,12 @@ int skua_eval(skua_engine *e, skua_feed *feeds, int32_t n_feeds, skua_progress *
             engine_batch_add(e, &b, feeds[i].session, feeds[i].ids + feeds[i].n_done, shares[n].n_rows, feeds[i].session->seq.n_pos);
             n++;
         }
-        int rc = run_pass(e, &b, shares, n, err);
+        bool advanced;
+        int rc = run_pass(e, &b, shares, n, &advanced, err);
+        if (advanced)
+            commit(shares, n);
         if (rc)
             return rc;
-        commit(shares, n);
         done += b.n_rows;
         if (progress && done < total && !progress(user, (int32_t)done, (int32_t)total))
             return error_set(err, SKUA_ECANCELED, "stopped after %lld of %lld tokens", (long long)done, (long long)total);

@@ -77,32 +77,38 @@ static void teardown(struct run *r)
 }
 
 /* Give r->out to the callback. */
-static int deliver(struct run *r, int32_t id, skua_error *err)
+static void deliver(struct run *r, int32_t id)
 {
-    if (strbuf_failed(&r->text) || strbuf_failed(&r->out))
-        return error_nomem(err, "output text", r->out.len);
     skua_event event = {.id = id, .text = strbuf_str(&r->out), .n = r->out.len};
     if (!r->callback(r->user, &event) && r->result->finish == SKUA_FINISH_NONE)
         r->result->finish = SKUA_FINISH_CANCELED;
     strbuf_clear(&r->out);
-    return 0;
+}
+
+/* Memory for the text of n more bytes and for what may be held back then, so that publishing them, and the rest after an error later
+   on, cannot fail: a token counts only if it can be delivered. */
+static int reserve_text(struct run *r, size_t n, skua_error *err)
+{
+    size_t text = 3 * (n + sizeof r->detok.pending); /* a malformed byte becomes three */
+    if (strbuf_reserve(&r->text, text) && strbuf_reserve(&r->out, stop_held(&r->stop) + 2 * text))
+        return 0;
+    strbuf_clear(&r->text); /* usable again for the rest */
+    strbuf_clear(&r->out);
+    return error_nomem(err, "output text", text);
 }
 
 /* A token's bytes through the detokenizer and the stop strings to the callback. */
-static int publish(struct run *r, int32_t id, skua_error *err)
+static int publish(struct run *r, int32_t id, const char *bytes, size_t n, skua_error *err)
 {
-    size_t n;
-    const char *bytes = tokenizer_piece(r->session->engine->tokenizer, (uint32_t)id, r->params->special, &n);
     strbuf_clear(&r->text);
     detok_push(&r->detok, bytes, n, &r->text);
-    if (strbuf_failed(&r->text))
-        return error_nomem(err, "output text", n);
     int rc = stop_push(&r->stop, strbuf_str(&r->text), r->text.len, &r->out, err);
     if (rc < 0)
         return rc;
     if (rc == 1)
         r->result->finish = SKUA_FINISH_STOP_STRING;
-    return deliver(r, id, err);
+    deliver(r, id);
+    return 0;
 }
 
 /* Whatever is still held back. Nothing is held after a stop string. */
@@ -110,14 +116,15 @@ static int publish_rest(struct run *r, skua_error *err)
 {
     strbuf_clear(&r->text);
     detok_finish(&r->detok, &r->text);
-    if (strbuf_failed(&r->text))
-        return error_nomem(err, "output text", 4);
     int rc = 0;
     if (r->stop.found < 0)
         rc = stop_push(&r->stop, strbuf_str(&r->text), r->text.len, &r->out, err);
     if (rc >= 0)
         rc = stop_finish(&r->stop, &r->out, err);
-    return rc < 0 ? rc : deliver(r, -1, err);
+    if (rc < 0)
+        return rc;
+    deliver(r, -1);
+    return 0;
 }
 
 static int step(struct run *r, skua_error *err)
@@ -127,13 +134,18 @@ static int step(struct run *r, skua_error *err)
     int rc = sampler_sample(&r->sampler, &r->history, r->logits, e->config.n_vocab, (uint64_t)r->session->seq.n_pos, &id, err);
     if (rc)
         return rc;
+    size_t n;
+    const char *bytes = tokenizer_piece(e->tokenizer, (uint32_t)id, r->params->special, &n);
+    rc = reserve_text(r, n, err);
+    if (rc)
+        return rc;
     r->result->n_generated++;
     if (tokenizer_is_eog(e->tokenizer, (uint32_t)id)) {
         r->result->finish = SKUA_FINISH_END_TOKEN;
         if (!r->params->special)
             return 0;
     }
-    rc = publish(r, id, err);
+    rc = publish(r, id, bytes, n, err);
     if (rc || r->result->finish != SKUA_FINISH_NONE)
         return rc;
     if (r->params->max_tokens >= 0 && r->result->n_generated >= r->params->max_tokens) {

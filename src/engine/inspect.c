@@ -60,14 +60,14 @@ int engine_inspect(skua_session *s, const int32_t *ids, int32_t n_ids, const str
         struct kern_batch b = {0};
         engine_batch_add(e, &b, s, ids + begin, n, begin);
         rc = forward_trunk(e->forward, &b, NULL, 0, what->layers && last ? n - 1 : -1, err);
-        for (int32_t i = 0; !rc && what->layers && last && i < e->config.n_layer; i++)
-            forward_read_tap(e->forward, i, what->layer_rows + (size_t)i * e->config.n_embd);
-        if (!rc)
-            rc = read_rows(e, n, what->logits + (size_t)begin * e->config.n_vocab, hidden ? hidden + (size_t)begin * e->config.n_embd : NULL, err);
         if (!rc) {
             memcpy(s->tokens + begin, ids + begin, (size_t)n * sizeof *ids);
             s->seq.n_pos += n;
         }
+        for (int32_t i = 0; !rc && what->layers && last && i < e->config.n_layer; i++)
+            forward_read_tap(e->forward, i, what->layer_rows + (size_t)i * e->config.n_embd);
+        if (!rc)
+            rc = read_rows(e, n, what->logits + (size_t)begin * e->config.n_vocab, hidden ? hidden + (size_t)begin * e->config.n_embd : NULL, err);
     }
     if (!rc && mtp)
         rc = run_mtp(s, ids, n_ids, hidden, what->mtp_logits, err);

@@ -1,6 +1,7 @@
 /* Tokens and text of the public interface; see skua.h. */
-#include <jansson.h>
+#include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "engine/chat_prompt.h"
 #include "engine/engine.h"
@@ -46,10 +47,13 @@ bool skua_token_ends(const skua_engine *e, int32_t id)
 static int parse(const char *what, const char *text, bool array, json_t **out, skua_error *err)
 {
     json_error_t e;
+    bool no_memory;
     *out = NULL;
     if (!text)
         return 0;
-    *out = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+    *out = json_read(text, strlen(text), JSON_REJECT_DUPLICATES, &e, &no_memory);
+    if (no_memory)
+        return error_nomem(err, what, strlen(text));
     if (!*out)
         return error_set(err, SKUA_EARG, "%s: not valid JSON: %s (line %d, column %d)", what, e.text, e.line, e.column);
     if (array ? json_is_array(*out) : json_is_object(*out))

@@ -44,7 +44,7 @@ void gguf_report_subject(struct gguf_report *r, const char *what, const char *na
 const char *gguf_path_tail(const char *path)
 {
     size_t len = strlen(path);
-    return len > 160 ? path + len - 160 : path;
+    return len > ERROR_PATH_BYTES ? path + len - ERROR_PATH_BYTES : path;
 }
 
 int gguf_fail(struct gguf_report *r, enum gguf_class class, size_t at, const char *fmt, ...)

@@ -96,6 +96,7 @@ struct gguf_tensor {
     uint8_t name_len;      /* 1..63 */
 };
 
+/* Tensors by number and by name (NULL when there is none). What they return belongs to g. */
 uint32_t gguf_tensor_count(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint32_t i); /* in file order; NULL past the end */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
@@ -137,6 +138,7 @@ struct gguf_value {
     };
 };
 
+/* Keys by number and by name; *v points into g. False, and *v is left alone, when there is none. */
 uint32_t gguf_key_count(const struct gguf *g);
 bool gguf_key_at(const struct gguf *g, uint32_t i, struct gguf_value *v); /* in file order; false past the end */
 bool gguf_find_key(const struct gguf *g, const char *key, struct gguf_value *v);

@@ -24,11 +24,13 @@
 
 struct gguf_writer;
 
+/* alignment: of tensor data, a power of two. */
 int gguf_writer_new(struct gguf_writer **w, uint32_t alignment, skua_error *err);
 void gguf_writer_free(struct gguf_writer *w); /* NULL allowed */
 
 /* ---- keys: lower-case ASCII letters, digits, '_', '.', '-'; each once; not general.alignment ---- */
 
+/* Strings may hold any bytes. */
 int gguf_writer_add_u32(struct gguf_writer *w, const char *key, uint32_t v, skua_error *err);
 int gguf_writer_add_f32(struct gguf_writer *w, const char *key, float v, skua_error *err);
 int gguf_writer_add_bool(struct gguf_writer *w, const char *key, bool v, skua_error *err);
@@ -56,6 +58,7 @@ uint64_t gguf_writer_file_bytes(const struct gguf_writer *w);
 
 /* ---- writing ---- */
 
+/* Opens the file and writes all that comes before the tensor data; keys and tensors are closed then. */
 int gguf_writer_begin(struct gguf_writer *w, const char *path, skua_error *err);
 /* The next n bytes of the data of `name`, which must be the first tensor that is not complete yet. */
 int gguf_writer_data(struct gguf_writer *w, const char *name, const void *data, size_t n, skua_error *err);

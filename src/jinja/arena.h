@@ -16,6 +16,7 @@ struct arena {
     bool limited;
 };
 
+/* limit_bytes: most memory it may take from the system. arena_free gives all of it back; the arena can be used again. */
 void  arena_init(struct arena *a, size_t limit_bytes);
 void  arena_free(struct arena *a);
 void *arena_alloc(struct arena *a, size_t n);                 /* 8-byte aligned, uninitialised; NULL on failure */

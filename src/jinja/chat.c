@@ -1,6 +1,8 @@
 /* Conversations; see chat.h. Messages are copied only where string arguments must become objects. */
 #include "jinja/chat.h"
 
+#include "base/json.h"
+
 /* Parse call.arguments, or call.function.arguments, when it is a string holding a JSON object. NULL: out of memory.
    Returns a new reference: to call itself when nothing changed. */
 static json_t *call_with_object(json_t *call)
@@ -9,22 +11,28 @@ static json_t *call_with_object(json_t *call)
     json_t *arguments = json_object_get(owner, "arguments");
     if (!json_is_string(arguments))
         return json_incref(call);
-    json_t *parsed = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_REJECT_DUPLICATES, NULL);
+    json_error_t at;
+    bool no_memory;
+    json_t *parsed = json_read(json_string_value(arguments), json_string_length(arguments), JSON_REJECT_DUPLICATES, &at, &no_memory);
+    if (no_memory)
+        return NULL;
     if (!json_is_object(parsed)) {
         json_decref(parsed);
         return json_incref(call);
     }
-    json_t *inner = json_copy(owner), *result = inner;
-    if (inner && json_object_set(inner, "arguments", parsed) == 0 && owner != call) {
-        result = json_copy(call);
-        if (result && json_object_set(result, "function", inner) != 0) {
-            json_decref(result);
-            result = NULL;
-        }
-        json_decref(inner);
+    json_t *result = json_copy(owner);
+    if (json_object_set_new(result, "arguments", parsed) != 0) {
+        json_decref(result);
+        return NULL;
     }
-    json_decref(parsed);
-    return result;
+    if (owner == call)
+        return result;
+    json_t *outer = json_copy(call);
+    if (json_object_set_new(outer, "function", result) != 0) {
+        json_decref(outer);
+        return NULL;
+    }
+    return outer;
 }
 
 static json_t *message_with_objects(json_t *message)
@@ -34,22 +42,21 @@ static json_t *message_with_objects(json_t *message)
     if (!json_is_array(calls))
         return json_incref(message);
     json_t *copy = json_copy(message), *list = json_array();
-    json_array_foreach(calls, i, call) {
-        if (json_array_append_new(list, call_with_object(call)) != 0) {
-            json_decref(copy);
-            copy = NULL;
-            break;
-        }
+    bool ok = true;
+    json_array_foreach(calls, i, call)
+        ok = ok && json_array_append_new(list, call_with_object(call)) == 0;
+    if (!ok) {
+        json_decref(list);
+        list = NULL;
     }
-    if (copy && json_object_set(copy, "tool_calls", list) != 0) {
+    if (json_object_set_new(copy, "tool_calls", list) != 0) { /* fails for a NULL value as well */
         json_decref(copy);
-        copy = NULL;
+        return NULL;
     }
-    json_decref(list);
     return copy;
 }
 
-static json_t *with_objects(const json_t *messages)
+json_t *chat_parse_arguments(const json_t *messages)
 {
     json_t *list = json_array(), *message;
     size_t i;
@@ -72,7 +79,7 @@ int chat_render(const struct jinja_template *t, const json_t *messages, const js
     if (extra_kwargs && !json_is_object(extra_kwargs))
         return error_set(err, SKUA_EARG, "chat template: the template arguments must be a JSON object");
     json_t *context = json_object();
-    int failed = json_object_set_new(context, "messages", with_objects(messages));
+    int failed = json_object_set_new(context, "messages", chat_parse_arguments(messages));
     failed |= tools ? json_object_set(context, "tools", (json_t *)tools) : json_object_set_new(context, "tools", json_null());
     failed |= json_object_set_new(context, "documents", json_null());
     failed |= json_object_set_new(context, "add_generation_prompt", json_boolean(add_generation_prompt));

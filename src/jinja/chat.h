@@ -14,4 +14,8 @@
 int chat_render(const struct jinja_template *t, const json_t *messages, const json_t *tools, bool add_generation_prompt,
                 const json_t *extra_kwargs, const char *bos_token, const char *eos_token, struct strbuf *out, skua_error *err);
 
+/* The first step of chat_render on its own: a new array of the messages, with arguments parsed. Doing it twice changes nothing. NULL: out
+   of memory. */
+json_t *chat_parse_arguments(const json_t *messages);
+
 #endif

@@ -29,6 +29,7 @@ struct eval {
     int code;              /* 0, or the failure */
 };
 
+/* All return false, with the error filled in, when the evaluation must end: on failure, and when its budget of steps is used up. */
 bool eval_fail(struct eval *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool eval_nomem(struct eval *e); /* after a failed arena request */
 bool eval_step(struct eval *e, uint64_t n);

@@ -25,6 +25,7 @@ bool parser_expect_name(struct parser *p, const char *name);
 bool parser_enter(struct parser *p); /* counts one level of nesting; pair with p->nesting-- */
 void parser_describe(const struct token *t, char out[80]);
 
+/* A new node, zeroed but for its kind and position; NULL, with the error filled in, when memory is out. */
 struct node *parser_node(struct parser *p, enum node_kind kind, uint32_t line, uint32_t col);
 /* Set the height from the children given and check the limit. */
 bool parser_height(struct parser *p, struct node *n, const struct node *child);

@@ -1,9 +1,10 @@
-/* String operations that methods and filters share. They set *out to new or shared text. */
+/* String operations that methods and filters share, with the results of Python's str methods of these names. */
 #ifndef SKUA_JINJA_STRUTIL_H
 #define SKUA_JINJA_STRUTIL_H
 
 #include "jinja/eval.h"
 
+/* They set *out to new or shared text; false, with the error filled in, when the evaluation must end. */
 bool str_lower(struct eval *e, struct str s, struct val *out);
 bool str_upper(struct eval *e, struct str s, struct val *out);
 bool str_title(struct eval *e, struct str s, struct val *out);      /* str.title */

@@ -42,6 +42,7 @@ int fit_haz_clamped(float x, int low, int high);
 /* The signed element of the largest magnitude, the first of equals; 0 when all are 0; NaN when one is NaN. */
 float fit_signed_max(int n, const float *x);
 
+/* Sum of n elements, in order, in float. */
 float fit_sum(int n, const float *x);
 
 /* Sum of x * x over n elements. */

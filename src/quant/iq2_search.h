@@ -9,6 +9,7 @@
 
 struct iq2_book;
 
+/* The codebooks with their lists of neighbours. */
 const struct iq2_book *iq2_book_xxs(void);
 const struct iq2_book *iq2_book_s(void);
 

@@ -14,7 +14,7 @@
 const int recode_types[8] = {QTYPE_F32, QTYPE_F16, QTYPE_BF16, QTYPE_Q8_0, QTYPE_Q4_0, QTYPE_Q4_K, QTYPE_Q5_K, QTYPE_Q6_K};
 
 #define MAX_FILES 256
-static char folder[64], files[MAX_FILES][160];
+static char folder[512], files[MAX_FILES][640];
 static int n_files;
 
 static void remove_all(void)
@@ -27,12 +27,13 @@ static void remove_all(void)
 const char *recode_temp(const char *name)
 {
     if (!folder[0]) {
-        snprintf(folder, sizeof folder, "/tmp/skua-test-XXXXXX");
+        const char *base = getenv("TMPDIR");
+        snprintf(folder, sizeof folder, "%s/skua-test-XXXXXX", base ? base : P_tmpdir);
         if (!mkdtemp(folder))
             abort();
         atexit(remove_all);
     }
-    char path[160];
+    char path[640];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     for (int i = 0; i < n_files; i++)
         if (!strcmp(files[i], path))

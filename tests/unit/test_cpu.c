@@ -21,18 +21,18 @@
 static void test_flags(void **unused)
 {
     (void)unused;
-    static const struct {
-        uint32_t flag;
-        const char *word;
-    } words[] = {{CPU_FMA, " fma"},           {CPU_F16C, " f16c"},         {CPU_BMI2, " bmi2"},
-                 {CPU_AVX2, " avx2"},         {CPU_AVX512F, " avx512f"},   {CPU_AVX512BW, " avx512bw"},
-                 {CPU_AVX512VL, " avx512vl"}, {CPU_AVX512DQ, " avx512dq"}, {CPU_AVX512VNNI, " avx512_vnni"}};
     const uint32_t flags = cpu_flags();
     CHECK(flags == cpu_flags(), "the same twice");
 #if defined(__aarch64__)
     CHECK(flags & CPU_NEON, "NEON is always there on arm64");
 #endif
 #if defined(__x86_64__) && defined(__linux__)
+    static const struct {
+        uint32_t flag;
+        const char *word;
+    } words[] = {{CPU_FMA, " fma"},           {CPU_F16C, " f16c"},         {CPU_BMI2, " bmi2"},
+                 {CPU_AVX2, " avx2"},         {CPU_AVX512F, " avx512f"},   {CPU_AVX512BW, " avx512bw"},
+                 {CPU_AVX512VL, " avx512vl"}, {CPU_AVX512DQ, " avx512dq"}, {CPU_AVX512VNNI, " avx512_vnni"}};
     char *text;
     size_t size;
     assert_int_equal(file_read_all("/proc/cpuinfo", 64 << 20, &text, &size, NULL), 0);
