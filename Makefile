@@ -1,14 +1,23 @@
 # Skua. GNU make, no configure step.
 #   make              build build/skua (and a link ./skua to it)
-#   make check        every test of this machine (see tests/README.md)
+#   make lib          the library alone, build/libskua.a
+#   make tests        the test programs, not run
+#   make check        every test (see tests/README.md); check-quick: the unit and end-to-end tests of the plain build
 #   make check-full   the full matrix of promise P1 (long)
-#   make install      PREFIX=/usr/local
-# Variables: CC, BUILD (object folder), SAN=1 (address and undefined sanitizers), CROSS=1 (arm64), V=1 (show commands).
+#   make install      PREFIX=/usr/local, DESTDIR=; and uninstall
+#   make clean        remove the object folder
+# Variables: CC, BUILD (object folder), SAN=1 (address and undefined sanitizers), LIBFUZZER=1 (fuzz targets with
+# their engine), CROSS=1 (for arm64, on Debian), V=1 (show commands).
 
-CC       ?= gcc
-ifeq ($(origin CC),default)
-CC       := gcc
+ifeq ($(CROSS),1)
+TOOLS    := aarch64-linux-gnu-
+BUILD    ?= build/arm64
+PKG      ?= PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig pkg-config
 endif
+ifeq ($(origin CC),default)
+CC       := $(if $(filter 1,$(LIBFUZZER)),clang-14,$(TOOLS)gcc)
+endif
+AR       := $(TOOLS)ar
 BUILD    ?= build
 PREFIX   ?= /usr/local
 PKG      ?= pkg-config
@@ -24,7 +33,10 @@ CFLAGS   ?=
 LDFLAGS  ?=
 SANFLAGS :=
 ifeq ($(SAN),1)
-SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g
+SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+endif
+ifeq ($(LIBFUZZER),1)
+SANFLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 endif
 
 MACHINE  := $(shell $(CC) -dumpmachine)
@@ -40,18 +52,25 @@ endif
 PKG_CFLAGS := $(shell $(PKG) --cflags $(LIBS) 2>/dev/null)
 PKG_LIBS   := $(shell $(PKG) --libs $(LIBS) 2>/dev/null)
 
+# Without the libraries only goals that compile nothing can be made.
+ifeq ($(PKG_LIBS),)
+ifneq ($(filter-out clean uninstall,$(or $(MAKECMDGOALS),all)),)
+$(error $(PKG) does not find all of $(LIBS); tools/setup.sh installs them)
+endif
+endif
+
 ALLC     := $(CSTD) -Iinclude -Isrc $(OPT) -g $(WARN) $(FP) -fno-strict-aliasing -pthread $(PKG_CFLAGS) $(SANFLAGS) $(CFLAGS)
 ALLLD    := $(SANFLAGS) -pthread $(LDFLAGS)
 ALLLIBS  := $(PKG_LIBS) -lm
 
 # Kernel files carry their instruction set in their name; only these may be compiled for more than the base machine.
+# They get line numbers only (-g1): with all their inlining, full debug information takes longer than the code.
 ISA_avx2       := -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512     := -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512vl -mavx512dq
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 ISA_neon       :=
-ISA_dotprod    := -march=armv8.2-a+dotprod+fp16
 x86_ISAS := avx2 avx512 avx512vnni
-arm_ISAS := neon dotprod
+arm_ISAS := neon
 
 LIBDIRS  := base gguf quant tok jinja kern/ref kern dev model sample spec engine
 LIBSRC   := $(foreach d,$(LIBDIRS),$(wildcard src/$(d)/*.c))
@@ -76,27 +95,35 @@ $(BUILD)/skua: $(CMDOBJ) $(BUILD)/libskua.a
 
 $(BUILD)/libskua.a: $(LIBOBJ)
 	@echo "  AR    $@"
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+# What everything here was compiled with: a change of compiler or flags rebuilds it.
+export SKUA_BUILD_FLAGS := $(CC) $(ALLC) $(ALLLD)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$SKUA_BUILD_FLAGS" | cmp -s - $@ || printf '%s\n' "$$SKUA_BUILD_FLAGS" >$@
+FORCE:
 
 isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
-$(BUILD)/obj/%.o: src/%.c
+$(BUILD)/obj/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	$(Q)$(CC) $(ALLC) $(if $(findstring src/kern/cpu/,$<),$(call isa_of,$<)) $(if $(findstring src/kern/ref/scalar_,$<),-O3) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALLC) $(if $(findstring src/kern/cpu/,$<),-g1 $(call isa_of,$<)) $(if $(findstring src/kern/ref/scalar_,$<),-O3) -MMD -MP -c -o $@ $<
 
 include tests/tests.mk
 
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/skua $(DESTDIR)$(PREFIX)/include
+install: $(BUILD)/skua lib
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/share/skua
 	install -m 755 $(BUILD)/skua $(DESTDIR)$(PREFIX)/bin/skua
 	install -m 644 include/skua.h $(DESTDIR)$(PREFIX)/include/skua.h
+	install -m 644 $(BUILD)/libskua.a $(DESTDIR)$(PREFIX)/lib/libskua.a
 	install -m 644 models/tiny-q8_0.gguf $(DESTDIR)$(PREFIX)/share/skua/tiny-q8_0.gguf
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/skua $(DESTDIR)$(PREFIX)/include/skua.h
+	rm -f $(DESTDIR)$(PREFIX)/bin/skua $(DESTDIR)$(PREFIX)/include/skua.h $(DESTDIR)$(PREFIX)/lib/libskua.a
 	rm -rf $(DESTDIR)$(PREFIX)/share/skua
 
 clean:
 	rm -rf $(BUILD) skua
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/tests -name '*.d' 2>/dev/null)
