@@ -80,6 +80,8 @@ static bool on_progress(void *user, int32_t n_done, int32_t n_total)
 static int32_t reusable(const skua_session *s, const struct token_vec *prompt)
 {
     int32_t held = skua_session_length(s);
+    if (!held) /* then there may be no array of tokens either */
+        return 0;
     return (size_t)held < prompt->n && memcmp(skua_session_tokens(s), prompt->ids, (size_t)held * sizeof *prompt->ids) == 0 ? held : 0;
 }
 

@@ -328,7 +328,7 @@ static void check_mtp(const char *source, const struct numbers *base)
 
     load(&m, source);
     for (int i = 0; i < 8; i++) {
-        char prefix[16];
+        char prefix[24];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
         drop(&m, prefix);
     }

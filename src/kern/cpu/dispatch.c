@@ -12,102 +12,25 @@
 #define CPU_NEED_AVX2 (CPU_AVX2 | CPU_FMA | CPU_F16C | CPU_BMI2)
 #define CPU_NEED_AVX512 (CPU_NEED_AVX2 | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512DQ)
 
+/* A tier's table: `isa` for the ops with vector code, `mm` for the matrix products. Ops that only move data, and those whose
+   arithmetic is in double, have one version. */
+#define TIER_TABLE(tier, isa, mm) \
+    static const struct kern_table table_##tier = { \
+        .name = #tier, \
+        .embed = kern_embed_scalar, .get_rows = kern_get_rows_scalar, .rms_norm = kern_rms_norm_##isa, \
+        .quant_act = kern_quant_act_scalar, .matmul = kern_matmul_##mm, .moe_matmul = kern_moe_matmul_##mm, \
+        .router = kern_router_##isa, .moe_group = kern_moe_group_scalar, .moe_combine = kern_moe_combine_##isa, \
+        .swiglu = kern_swiglu_##isa, .rope_table = kern_rope_table_scalar, .attn_q = kern_attn_q_##isa, \
+        .attn_kv = kern_attn_kv_##isa, .attn = kern_attn_##isa, .gdn_conv = kern_gdn_conv_##isa, .gdn_qk = kern_gdn_qk_##isa, \
+        .gdn_gates = kern_gdn_gates_scalar, .gdn_step = kern_gdn_step_##isa, .gdn_out = kern_gdn_out_##isa, \
+    };
+
 #if defined(__x86_64__)
-
-static const struct kern_table table_avx2 = {
-    .name = "avx2",
-    .embed = kern_embed_scalar,
-    .get_rows = kern_get_rows_scalar,
-    .rms_norm = kern_rms_norm_avx2,
-    .quant_act = kern_quant_act_scalar,
-    .matmul = kern_matmul_avx2,
-    .moe_matmul = kern_moe_matmul_avx2,
-    .router = kern_router_avx2,
-    .moe_group = kern_moe_group_scalar,
-    .moe_combine = kern_moe_combine_avx2,
-    .swiglu = kern_swiglu_avx2,
-    .rope_table = kern_rope_table_scalar,
-    .attn_q = kern_attn_q_avx2,
-    .attn_kv = kern_attn_kv_avx2,
-    .attn = kern_attn_avx2,
-    .gdn_conv = kern_gdn_conv_avx2,
-    .gdn_qk = kern_gdn_qk_avx2,
-    .gdn_gates = kern_gdn_gates_scalar,
-    .gdn_step = kern_gdn_step_avx2,
-    .gdn_out = kern_gdn_out_avx2,
-};
-
-static const struct kern_table table_avx512 = {
-    .name = "avx512",
-    .embed = kern_embed_scalar,
-    .get_rows = kern_get_rows_scalar,
-    .rms_norm = kern_rms_norm_avx512,
-    .quant_act = kern_quant_act_scalar,
-    .matmul = kern_matmul_avx512,
-    .moe_matmul = kern_moe_matmul_avx512,
-    .router = kern_router_avx512,
-    .moe_group = kern_moe_group_scalar,
-    .moe_combine = kern_moe_combine_avx512,
-    .swiglu = kern_swiglu_avx512,
-    .rope_table = kern_rope_table_scalar,
-    .attn_q = kern_attn_q_avx512,
-    .attn_kv = kern_attn_kv_avx512,
-    .attn = kern_attn_avx512,
-    .gdn_conv = kern_gdn_conv_avx512,
-    .gdn_qk = kern_gdn_qk_avx512,
-    .gdn_gates = kern_gdn_gates_scalar,
-    .gdn_step = kern_gdn_step_avx512,
-    .gdn_out = kern_gdn_out_avx512,
-};
-
-static const struct kern_table table_avx512vnni = {
-    .name = "avx512vnni",
-    .embed = kern_embed_scalar,
-    .get_rows = kern_get_rows_scalar,
-    .rms_norm = kern_rms_norm_avx512,
-    .quant_act = kern_quant_act_scalar,
-    .matmul = kern_matmul_avx512vnni,
-    .moe_matmul = kern_moe_matmul_avx512vnni,
-    .router = kern_router_avx512,
-    .moe_group = kern_moe_group_scalar,
-    .moe_combine = kern_moe_combine_avx512,
-    .swiglu = kern_swiglu_avx512,
-    .rope_table = kern_rope_table_scalar,
-    .attn_q = kern_attn_q_avx512,
-    .attn_kv = kern_attn_kv_avx512,
-    .attn = kern_attn_avx512,
-    .gdn_conv = kern_gdn_conv_avx512,
-    .gdn_qk = kern_gdn_qk_avx512,
-    .gdn_gates = kern_gdn_gates_scalar,
-    .gdn_step = kern_gdn_step_avx512,
-    .gdn_out = kern_gdn_out_avx512,
-};
-
+TIER_TABLE(avx2, avx2, avx2)
+TIER_TABLE(avx512, avx512, avx512)
+TIER_TABLE(avx512vnni, avx512, avx512vnni)
 #elif defined(__aarch64__)
-
-static const struct kern_table table_neon = {
-    .name = "neon",
-    .embed = kern_embed_scalar,
-    .get_rows = kern_get_rows_scalar,
-    .rms_norm = kern_rms_norm_neon,
-    .quant_act = kern_quant_act_scalar,
-    .matmul = kern_matmul_neon,
-    .moe_matmul = kern_moe_matmul_neon,
-    .router = kern_router_neon,
-    .moe_group = kern_moe_group_scalar,
-    .moe_combine = kern_moe_combine_neon,
-    .swiglu = kern_swiglu_neon,
-    .rope_table = kern_rope_table_scalar,
-    .attn_q = kern_attn_q_neon,
-    .attn_kv = kern_attn_kv_neon,
-    .attn = kern_attn_neon,
-    .gdn_conv = kern_gdn_conv_neon,
-    .gdn_qk = kern_gdn_qk_neon,
-    .gdn_gates = kern_gdn_gates_scalar,
-    .gdn_step = kern_gdn_step_neon,
-    .gdn_out = kern_gdn_out_neon,
-};
-
+TIER_TABLE(neon, neon, neon)
 #endif
 
 /* Best first. */
