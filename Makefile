@@ -4,6 +4,7 @@
 #   make tests        the test programs, not run
 #   make check        every test (see tests/README.md); check-quick: the unit and end-to-end tests of the plain build
 #   make check-full   the full matrix of promise P1 (long)
+#   make bench        the programs of bench/, in build/bench
 #   make install      PREFIX=/usr/local, DESTDIR=; and uninstall
 #   make clean        remove the object folder
 # Variables: CC, BUILD (object folder), SAN=1 (address and undefined sanitizers), LIBFUZZER=1 (fuzz targets with
@@ -83,7 +84,7 @@ ifneq ($(V),1)
 Q := @
 endif
 
-.PHONY: all lib clean install uninstall
+.PHONY: all lib bench clean install uninstall
 all: $(BUILD)/skua
 	$(Q)ln -sf $(BUILD)/skua skua
 
@@ -111,6 +112,12 @@ $(BUILD)/obj/%.o: src/%.c $(BUILD)/flags
 	$(Q)$(CC) $(ALLC) $(if $(findstring src/kern/cpu/,$<),-g1 $(call isa_of,$<)) $(if $(findstring src/kern/ref/scalar_,$<),-O3) -MMD -MP -c -o $@ $<
 
 include tests/tests.mk
+
+bench: $(BUILD)/skua $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+$(BUILD)/bench/%: bench/%.c $(BUILD)/libskua.a
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(ALLC) $(ALLLD) -MMD -MP -o $@ $< $(BUILD)/libskua.a $(ALLLIBS)
 
 install: $(BUILD)/skua lib
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/share/skua

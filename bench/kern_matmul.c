@@ -1,7 +1,7 @@
 /* Speed of MATMUL on one thread: for each weight type, tier and number of input rows, GB/s of weights read and GMAC/s.
-     kern_matmul [n_in n_out [tier|all [type|all [MB]]]]
-   Copies of the matrix are used in turn, together about MB = 1000 megabytes, so that the weights of few rows come from memory and not from a
-   cache. Each figure is the best of three measurements of at least 0.15 s, in CPU time of the thread. */
+     make bench && build/bench/kern_matmul [n_in n_out [tier|all [type|all [MB]]]]
+   Copies of the matrix are used in turn, together about MB = 1000 megabytes, so that the weights of few rows come from memory and not
+   from a cache. Each figure is the best of three measurements of at least 0.15 s, in CPU time of the thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -75,6 +75,7 @@ typedef struct skua_engine_info {
     size_t chat_template_len;
 } skua_engine_info;
 
+/* Facts of an open engine; the pointers live as long as it does. */
 skua_engine_info skua_engine_get_info(const skua_engine *e);
 
 /* ---- sessions: one sequence of tokens with its KV cache and recurrent state ---- */

@@ -98,7 +98,8 @@ static int inspect(const struct inspect_options *o)
     int status = OPTS_FAILED, rc = inspect_gather(&r, o, &err);
     if (rc) {
         print_error(o->path, NULL, err.message);
-        if (o->json && !inspect_json_failure(o->path, failure_class(o->path, err.code), error_without_path(err.message, o->path), &out, &err))
+        if (o->json &&
+            !inspect_json_failure(o->path, failure_class(o->path, err.code), error_without_path(err.message, o->path), &out, &err))
             fwrite(out.data, 1, out.len, stdout);
     } else if ((o->json ? inspect_json : inspect_text)(&r, &out, &err)) {
         print_error(o->path, NULL, err.message);

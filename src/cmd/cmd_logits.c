@@ -59,11 +59,19 @@ static const char help[] =
 
 enum { OPT_IDS = 256, OPT_PROMPT, OPT_NO_SPECIAL, OPT_POS, OPT_TOP, OPT_LAYERS, OPT_GREEDY, OPT_MTP, OPT_DUMP, OPT_JSON };
 
-static const struct option long_options[] = {
-    ENGINE_LONGS, {"ids", required_argument, NULL, OPT_IDS}, {"prompt", required_argument, NULL, OPT_PROMPT},
-    {"no-special", no_argument, NULL, OPT_NO_SPECIAL}, {"pos", required_argument, NULL, OPT_POS}, {"top", required_argument, NULL, OPT_TOP},
-    {"layers", no_argument, NULL, OPT_LAYERS}, {"greedy", required_argument, NULL, OPT_GREEDY}, {"mtp", no_argument, NULL, OPT_MTP},
-    {"dump", required_argument, NULL, OPT_DUMP}, {"json", no_argument, NULL, OPT_JSON}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {ENGINE_LONGS,
+                                             {"ids", required_argument, NULL, OPT_IDS},
+                                             {"prompt", required_argument, NULL, OPT_PROMPT},
+                                             {"no-special", no_argument, NULL, OPT_NO_SPECIAL},
+                                             {"pos", required_argument, NULL, OPT_POS},
+                                             {"top", required_argument, NULL, OPT_TOP},
+                                             {"layers", no_argument, NULL, OPT_LAYERS},
+                                             {"greedy", required_argument, NULL, OPT_GREEDY},
+                                             {"mtp", no_argument, NULL, OPT_MTP},
+                                             {"dump", required_argument, NULL, OPT_DUMP},
+                                             {"json", no_argument, NULL, OPT_JSON},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {NULL, 0, NULL, 0}};
 
 /* ---- input ---- */
 
@@ -331,7 +339,8 @@ static void print_table(const struct work *w, const json_t *root)
         print_top(w, json_object_get(json_object_get(root, "mtp_last"), "top"));
     }
     json_array_foreach(w->greedy, i, x) {
-        printf("greedy %zu: %lld, margin %.4f  ", i, (long long)json_integer_value(x), json_real_value(json_array_get(w->greedy_margin, i)));
+        printf("greedy %zu: %lld, margin %.4f  ", i, (long long)json_integer_value(x),
+               json_real_value(json_array_get(w->greedy_margin, i)));
         print_piece(w, json_integer_value(x));
         putchar('\n');
     }

@@ -51,16 +51,30 @@ enum {
     OPT_REPEAT, OPT_REPEAT_N, OPT_PRESENCE, OPT_FREQUENCY, OPT_BIAS
 };
 
-static const struct option long_options[] = {
-    ENGINE_LONGS, {"file", required_argument, NULL, 'f'}, {"system", required_argument, NULL, OPT_SYSTEM}, {"raw", no_argument, NULL, OPT_RAW},
-    {"think", no_argument, NULL, OPT_THINK}, {"no-think", no_argument, NULL, OPT_NO_THINK},
-    {"show-thinking", no_argument, NULL, OPT_SHOW_THINKING}, {"special", no_argument, NULL, OPT_SPECIAL}, {"quiet", no_argument, NULL, 'q'},
-    {"max-tokens", required_argument, NULL, 'n'}, {"stop", required_argument, NULL, OPT_STOP}, {"temp", required_argument, NULL, OPT_TEMP},
-    {"temperature", required_argument, NULL, OPT_TEMP}, {"top-k", required_argument, NULL, OPT_TOP_K}, {"top-p", required_argument, NULL, OPT_TOP_P},
-    {"min-p", required_argument, NULL, OPT_MIN_P}, {"repeat-penalty", required_argument, NULL, OPT_REPEAT},
-    {"repeat-last-n", required_argument, NULL, OPT_REPEAT_N}, {"presence-penalty", required_argument, NULL, OPT_PRESENCE},
-    {"frequency-penalty", required_argument, NULL, OPT_FREQUENCY}, {"logit-bias", required_argument, NULL, OPT_BIAS},
-    {"seed", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {ENGINE_LONGS,
+                                             {"file", required_argument, NULL, 'f'},
+                                             {"system", required_argument, NULL, OPT_SYSTEM},
+                                             {"raw", no_argument, NULL, OPT_RAW},
+                                             {"think", no_argument, NULL, OPT_THINK},
+                                             {"no-think", no_argument, NULL, OPT_NO_THINK},
+                                             {"show-thinking", no_argument, NULL, OPT_SHOW_THINKING},
+                                             {"special", no_argument, NULL, OPT_SPECIAL},
+                                             {"quiet", no_argument, NULL, 'q'},
+                                             {"max-tokens", required_argument, NULL, 'n'},
+                                             {"stop", required_argument, NULL, OPT_STOP},
+                                             {"temp", required_argument, NULL, OPT_TEMP},
+                                             {"temperature", required_argument, NULL, OPT_TEMP},
+                                             {"top-k", required_argument, NULL, OPT_TOP_K},
+                                             {"top-p", required_argument, NULL, OPT_TOP_P},
+                                             {"min-p", required_argument, NULL, OPT_MIN_P},
+                                             {"repeat-penalty", required_argument, NULL, OPT_REPEAT},
+                                             {"repeat-last-n", required_argument, NULL, OPT_REPEAT_N},
+                                             {"presence-penalty", required_argument, NULL, OPT_PRESENCE},
+                                             {"frequency-penalty", required_argument, NULL, OPT_FREQUENCY},
+                                             {"logit-bias", required_argument, NULL, OPT_BIAS},
+                                             {"seed", required_argument, NULL, 's'},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {NULL, 0, NULL, 0}};
 
 /* ---- options ---- */
 

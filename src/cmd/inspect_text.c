@@ -105,7 +105,9 @@ static void put_mtp(const struct inspect_report *r, struct strbuf *out)
     else if (r->mtp == INSPECT_MTP_MISSING)
         strbuf_printf(out, "  announced (block %d), but the file has no tensors of it; the model runs without\n", r->n_layer);
     else
-        strbuf_printf(out, "  present (block %d): full attention and feed-forward like the trunk's; run by 'skua logits --mtp', not for drafting\n",
+        strbuf_printf(out,
+                      "  present (block %d): full attention and feed-forward like the trunk's; run by 'skua logits --mtp', not for "
+                      "drafting\n",
                       r->n_layer);
 }
 
@@ -194,7 +196,9 @@ static void put_tensors(const struct inspect_report *r, struct strbuf *out)
         out->failed = out->failed || name.failed;
         put_sum(out, inspect_part_name(role->part), strbuf_str(&name), &role->sum);
         put_types(ts, role, out);
-        strbuf_puts(out, role->status == INSPECT_UNSUPPORTED ? "  (cannot run)\n" : role->status == INSPECT_UNUSED ? "  (not used)\n" : "\n");
+        strbuf_puts(out, role->status == INSPECT_UNSUPPORTED ? "  (cannot run)\n"
+                         : role->status == INSPECT_UNUSED    ? "  (not used)\n"
+                                                             : "\n");
     }
     strbuf_free(&name);
     for (int part = 0; part < INSPECT_PARTS; part++)
@@ -232,7 +236,9 @@ static void put_template(const struct inspect_report *r, struct strbuf *out)
     const struct {
         const char *name;
         bool mentioned;
-    } flags[] = {{"enable_thinking", t.enable_thinking}, {"reasoning_effort", t.reasoning_effort}, {"preserve_thinking", t.preserve_thinking}};
+    } flags[] = {{"enable_thinking", t.enable_thinking},
+                 {"reasoning_effort", t.reasoning_effort},
+                 {"preserve_thinking", t.preserve_thinking}};
     const char *separator = ", mentions ";
     strbuf_printf(out, "%zu bytes", t.bytes);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)

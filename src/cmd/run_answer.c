@@ -108,8 +108,8 @@ int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, sku
     term_printer_init(&o.thoughts, stderr, r->term.err_tty);
     think_split_init(&o.split, thinking);
     progress_begin(&o.progress, "reading the prompt", prompt->n - (size_t)r->n_reused);
-    rc = skua_generate(r->session, (const int32_t *)prompt->ids + r->n_reused, (int32_t)prompt->n - r->n_reused, &p, on_event, on_progress, &o,
-                       &r->last, err);
+    rc = skua_generate(r->session, (const int32_t *)prompt->ids + r->n_reused, (int32_t)prompt->n - r->n_reused, &p, on_event, on_progress,
+                       &o, &r->last, err);
     progress_end(&o.progress);
     think_split_finish(&o.split, &o.reasoning, &o.answer);
     show(&o);

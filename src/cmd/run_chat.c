@@ -42,7 +42,8 @@ static void print_hello(const struct run *r)
     const char *name = *info.name ? info.name : info.path;
     struct strbuf safe = {0};
     value_append_escaped(&safe, name, strlen(name));
-    fprintf(stderr, "%s (%s), %s kernels, %d threads. /help tells the commands.\n", strbuf_str(&safe), info.arch, info.kernels, info.n_threads);
+    fprintf(stderr, "%s (%s), %s kernels, %d threads. /help tells the commands.\n", strbuf_str(&safe), info.arch, info.kernels,
+            info.n_threads);
     strbuf_free(&safe);
 }
 

@@ -152,7 +152,8 @@ static int chat_template(skua_engine *e, skua_error *err)
         return 0;
     skua_engine_info info = skua_engine_get_info(e);
     if (!info.chat_template)
-        return error_set(err, SKUA_ETEMPLATE, "%s: the file has no chat template (key 'tokenizer.chat_template'); raw prompts work", e->path);
+        return error_set(err, SKUA_ETEMPLATE, "%s: the file has no chat template (key 'tokenizer.chat_template'); raw prompts work",
+                         e->path);
     return jinja_compile(info.chat_template, info.chat_template_len, NULL, &e->chat_template, err);
 }
 
@@ -166,7 +167,8 @@ static const char *token_text(const struct tokenizer *t, int32_t id, struct strb
     return strbuf_str(b);
 }
 
-int chat_prompt_build(skua_engine *e, const json_t *messages, const json_t *tools, const json_t *extra, struct chat_prompt *out, skua_error *err)
+int chat_prompt_build(skua_engine *e, const json_t *messages, const json_t *tools, const json_t *extra, struct chat_prompt *out,
+                      skua_error *err)
 {
     const struct tokenizer *t = e->tokenizer;
     struct strbuf bos = {0}, eos = {0};

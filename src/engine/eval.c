@@ -51,7 +51,8 @@ full:
 }
 
 /* *advanced: the sequences hold the rows of the pass, also when the head failed for some of them. */
-static int run_pass(skua_engine *e, const struct kern_batch *b, const struct share *shares, int32_t n_shares, bool *advanced, skua_error *err)
+static int run_pass(skua_engine *e, const struct kern_batch *b, const struct share *shares, int32_t n_shares, bool *advanced,
+                    skua_error *err)
 {
     int32_t rows[FORWARD_MAX_OUT], cursor = 0;
     float *dst[FORWARD_MAX_OUT];

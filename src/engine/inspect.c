@@ -67,7 +67,8 @@ int engine_inspect(skua_session *s, const int32_t *ids, int32_t n_ids, const str
         for (int32_t i = 0; !rc && what->layers && last && i < e->config.n_layer; i++)
             forward_read_tap(e->forward, i, what->layer_rows + (size_t)i * e->config.n_embd);
         if (!rc)
-            rc = read_rows(e, n, what->logits + (size_t)begin * e->config.n_vocab, hidden ? hidden + (size_t)begin * e->config.n_embd : NULL, err);
+            rc = read_rows(e, n, what->logits + (size_t)begin * e->config.n_vocab,
+                           hidden ? hidden + (size_t)begin * e->config.n_embd : NULL, err);
     }
     if (!rc && mtp)
         rc = run_mtp(s, ids, n_ids, hidden, what->mtp_logits, err);

@@ -6,7 +6,8 @@ int skua_session_create(skua_engine *e, int32_t n_ctx, skua_session **out, skua_
 {
     *out = NULL;
     if (n_ctx < 0)
-        return error_set(err, SKUA_EARG, "context length %d; expected 1 or more, or 0 for the model's own (%d)", n_ctx, e->config.n_ctx_train);
+        return error_set(err, SKUA_EARG, "context length %d; expected 1 or more, or 0 for the model's own (%d)", n_ctx,
+                         e->config.n_ctx_train);
     skua_session *s = mem_calloc(1, sizeof *s);
     if (!s)
         return error_nomem(err, "session", sizeof *s);

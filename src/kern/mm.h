@@ -23,6 +23,7 @@ struct mm_weight {
 typedef void mm_fn(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin,
                    int64_t end);
 
+/* MATMUL and MOE_MATMUL, work units [begin, end), with fn for the rows of one matrix: at most MM_ROWS input rows a call. */
 void mm_run(const struct op_matmul *op, int64_t begin, int64_t end, mm_fn *fn);
 void mm_run_moe(const struct op_moe_matmul *op, int64_t begin, int64_t end, mm_fn *fn);
 

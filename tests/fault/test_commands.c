@@ -84,15 +84,18 @@ static void check_good(struct command *c, const char *out, size_t n_out, const c
           c->args[0], n_file);
 }
 
-static void check_failed(const struct command *c, int status, const char *out, size_t n_out, const char *told, const char *file, size_t n_file)
+static void check_failed(const struct command *c, int status, const char *out, size_t n_out, const char *told, const char *file,
+                         size_t n_file)
 {
     char begin[32];
     snprintf(begin, sizeof begin, "skua %s: ", c->args[0]);
     const char *newline = strchr(told, '\n');
     CHECK(status == 1, "%s: exit status %d", c->args[0], status);
-    CHECK(newline && newline[1] == '\0' && strncmp(told, begin, strlen(begin)) == 0, "%s: status 1, standard error '%.200s'", c->args[0], told);
+    CHECK(newline && newline[1] == '\0' && strncmp(told, begin, strlen(begin)) == 0, "%s: status 1, standard error '%.200s'", c->args[0],
+          told);
     if (c->streams)
-        CHECK(n_out <= c->n_out && memcmp(out, c->out, n_out - (n_out && out[n_out - 1] == '\n')) == 0, "%s: printed '%.100s'", c->args[0], out);
+        CHECK(n_out <= c->n_out && memcmp(out, c->out, n_out - (n_out && out[n_out - 1] == '\n')) == 0, "%s: printed '%.100s'", c->args[0],
+              out);
     CHECK(!file || (n_file == c->n_file && memcmp(file, c->file, n_file) == 0), "%s: half a file of %zu bytes", c->args[0], n_file);
 }
 
@@ -147,12 +150,16 @@ int main(void)
     if (!f || fputs("What is the capital of France?", f) < 0 || fclose(f))
         abort();
     struct command commands[] = {
-        {.run = cmd_run, .args = {"run", "-m", path, "-q", "--temp", "0", "-t", "2", "-n", "6", "--no-think", "--system", "Be brief.", "-f", prompt},
+        {.run = cmd_run,
+         .args = {"run", "-m", path, "-q", "--temp", "0", "-t", "2", "-n", "6", "--no-think", "--system", "Be brief.", "-f", prompt},
          .streams = true},
-        {.run = cmd_run, .args = {"run", "-m", path, "-q", "--seed", "7", "-t", "1", "-n", "9", "--stop", "\n", "--logit-bias", "5=-100", "--raw", "Once"},
+        {.run = cmd_run,
+         .args = {"run", "-m", path, "-q", "--seed", "7", "-t", "1", "-n", "9", "--stop", "\n", "--logit-bias", "5=-100", "--raw", "Once"},
          .streams = true},
-        {.run = cmd_logits, .args = {"logits", "-m", path, "--prompt", "The capital of", "--layers", "--mtp", "--greedy", "3", "--top=3", "--json",
-                                     "--dump", dump, "--pos=0,-1"}, .result = dump},
+        {.run = cmd_logits,
+         .args = {"logits", "-m", path, "--prompt", "The capital of", "--layers", "--mtp", "--greedy", "3", "--top=3", "--json", "--dump",
+                  dump, "--pos=0,-1"},
+         .result = dump},
         {.run = cmd_logits, .args = {"logits", "-m", path, "--ids", "1,2", "--precision", "reference", "--mtp", "--greedy", "2"}},
         {.run = cmd_inspect, .args = {"inspect", "--json", path}},
         {.run = cmd_inspect, .args = {"inspect", "-m", path, "--all", "--ctx", "16k"}},

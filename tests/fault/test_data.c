@@ -80,11 +80,13 @@ static const char template[] =
 static const char messages[] =
     "[{\"role\": \"system\", \"content\": \"Be a banana\"}, {\"role\": \"user\", \"content\": \"  What\\nis it? \\u00fc\"},"
     "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\":"
-    "\"{\\\"city\\\": \\\"Paris\\\", \\\"days\\\": [1, 2, {\\\"x\\\": 1.25}]}\"}}, {\"function\": {\"name\": \"g\", \"arguments\": {\"a\": true}}}]},"
+    "\"{\\\"city\\\": \\\"Paris\\\", \\\"days\\\": [1, 2, {\\\"x\\\": 1.25}]}\"}}, {\"function\": {\"name\": \"g\", \"arguments\": {\"a\": "
+    "true}}}]},"
     "{\"role\": \"tool\", \"content\": \"rain\"}]";
 
-static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\":"
-                            "{\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"array\"}}}}}]";
+static const char tools[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\":"
+    "{\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"array\"}}}}}]";
 
 static int read_json(const char *text, json_t **out, skua_error *err)
 {

@@ -107,7 +107,8 @@ static int chat(void *context, skua_error *err)
         CHECK(!rc == (prompt != NULL), "prompt %p after %d", (void *)prompt, rc);
     }
     if (!rc) {
-        CHECK((int32_t)n_prompt == ref->n_prompt && memcmp(prompt, ref->ids, n_prompt * sizeof *prompt) == 0 && !thinking, "another prompt");
+        CHECK((int32_t)n_prompt == ref->n_prompt && memcmp(prompt, ref->ids, n_prompt * sizeof *prompt) == 0 && !thinking,
+              "another prompt");
         rc = generate(ref, e, s, prompt, n_prompt, err);
     }
     skua_free(prompt);
@@ -137,7 +138,11 @@ static bool make_reference(struct reference *ref, const char *model)
     skua_free(prompt);
     int32_t from = 0;
     for (int i = 0; i <= MAX_TOKENS; i++) {
-        skua_feed feed = {.session = s, .ids = ref->ids + from, .n_ids = ref->n_ids - from, .want = SKUA_LOGITS_LAST, .logits = ref->logits};
+        skua_feed feed = {.session = s,
+                          .ids = ref->ids + from,
+                          .n_ids = ref->n_ids - from,
+                          .want = SKUA_LOGITS_LAST,
+                          .logits = ref->logits};
         CHECK(skua_eval(e, &feed, 1, NULL, NULL, &err) == 0, "%s", err.message);
         from = ref->n_ids;
         int32_t best = 0;

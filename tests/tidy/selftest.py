@@ -85,7 +85,7 @@ PLANTED = [  # rule, files added or replaced (None: removed), part of the messag
     ("file_lines", more("src/base/mem.c", "\n" * tidy.MAX_FILE_LINES), "lines; at most"),
     ("function_lines", more("src/base/mem.c", "void f(void)\n{\n" + "    x();\n" * (tidy.MAX_FUNCTION_LINES + 1) + "}\n"), "a function of"),
     ("line_length", more("src/base/mem.c", "/*" + "x" * tidy.MAX_LINE + "*/\n"), "characters; at most"),
-    ("line_length", more("tests/run.sh", "# " + "x" * tidy.MAX_LINE + "\n"), "characters; at most"),
+    ("line_length", more("tests/run.sh", "# " + "x" * tidy.MAX_SCRIPT_LINE + "\n"), "characters; at most"),
     ("whitespace", more("src/base/mem.c", "\tint x;\n"), "a tab"),
     ("whitespace", more("README.md", "trailing \n"), "blanks at the end"),
     ("whitespace", more("Makefile", "X := 1\r\n"), "carriage return"),

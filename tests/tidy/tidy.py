@@ -38,15 +38,16 @@ FOREIGN = {
 ROOT_FILES = {"Makefile", "README.md", "CHANGELOG.md", "LICENSE", ".gitignore", ".gitattributes"}
 ROOT_FOLDERS = {".ci", "bench", "docs", "include", "models", "src", "tests", "tools"}
 TEST_FOLDERS = {"unit", "kern", "golden", "model", "e2e", "fuzz", "fault", "tidy", "support", "data"}
-KERNEL_ISAS = ("avx2", "avx512", "avx512vnni", "neon", "dotprod")
+KERNEL_ISAS = ("avx2", "avx512", "avx512vnni", "neon")
 KERNEL_FILES = {"dispatch.c"}  # in src/kern/cpu, for the base machine
 
 MAX_FILE_LINES = 1000
 MAX_FUNCTION_LINES = 100
 MAX_LINE = 140
+MAX_SCRIPT_LINE = 180
 MAX_FILE_BYTES = 2 << 20
 LONG_FILES = re.compile(r"_(tables?|grids?)\.[ch]$")
-LONG_LINES = re.compile(r"tools/jinja_(cases|chats|random)\.py$")  # one template a line
+LONG_LINES = re.compile(r"(tools/jinja_(cases|chats|random)\.py|tests/e2e/.*\.sh)$")  # one template, one check a line
 BINARIES = ("models/", "tests/data/", "tests/fuzz/corpus/")
 
 
@@ -209,8 +210,9 @@ def _function_lines(tree):
 
 def _line_length(tree):
     for path, number, line in lines_of(tree, is_source):
-        if len(line) > MAX_LINE and not LONG_LINES.match(path):
-            yield path, number, f"{len(line)} characters; at most {MAX_LINE}"
+        limit = MAX_LINE if is_code(path) else MAX_SCRIPT_LINE
+        if len(line) > limit and not LONG_LINES.match(path):
+            yield path, number, f"{len(line)} characters; at most {limit}"
 
 
 def _whitespace(tree):

@@ -57,7 +57,8 @@ static skua_generate_params greedy(void)
     return (skua_generate_params){.sampling = {.top_p = 1, .repetition_penalty = 1}, .max_tokens = -1};
 }
 
-static int generate(skua_session *s, const int32_t *prompt, int32_t n, const skua_generate_params *p, struct heard *h, skua_result *r, skua_error *err)
+static int generate(skua_session *s, const int32_t *prompt, int32_t n, const skua_generate_params *p, struct heard *h, skua_result *r,
+                    skua_error *err)
 {
     int32_t stop_at = h->stop_at;
     *h = (struct heard){.stop_at = stop_at};
@@ -76,19 +77,23 @@ static void test_end_token(void)
     skua_error err;
     CHECK(generate(s, france, n_france, &p, &whole, &r, &err) == 0, "%s", err.message);
     CHECK(!strcmp(whole.text, "The capital of France is Paris."), "'%s'", whole.text);
-    CHECK(r.finish == SKUA_FINISH_END_TOKEN && r.n_prompt == n_france && r.n_generated == whole.n + 1 && whole.ends == 1, "%s after %d tokens, %d events",
-          skua_finish_name(r.finish), r.n_generated, whole.n);
+    CHECK(r.finish == SKUA_FINISH_END_TOKEN && r.n_prompt == n_france && r.n_generated == whole.n + 1 && whole.ends == 1,
+          "%s after %d tokens, %d events", skua_finish_name(r.finish), r.n_generated, whole.n);
     CHECK(r.prompt_seconds > 0 && r.generate_seconds > 0, "times");
     /* the end token is not evaluated, what was said is */
-    CHECK(skua_session_length(s) == n_france + whole.n && !memcmp(skua_session_tokens(s) + n_france, whole.ids, (size_t)whole.n * sizeof *whole.ids),
+    CHECK(skua_session_length(s) == n_france + whole.n &&
+              !memcmp(skua_session_tokens(s) + n_france, whole.ids, (size_t)whole.n * sizeof *whole.ids),
           "the session holds %d tokens", skua_session_length(s));
     skua_session_reset(s);
     p.special = true; /* prints the end token */
-    CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0 && !strcmp(h.text, "The capital of France is Paris.<|im_end|>"), "'%s'", h.text);
-    CHECK(r.finish == SKUA_FINISH_END_TOKEN && h.n == whole.n + 1 && skua_token_ends(e, h.ids[whole.n]) && r.n_generated == h.n, "%d events", h.n);
+    CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0 && !strcmp(h.text, "The capital of France is Paris.<|im_end|>"), "'%s'",
+          h.text);
+    CHECK(r.finish == SKUA_FINISH_END_TOKEN && h.n == whole.n + 1 && skua_token_ends(e, h.ids[whole.n]) && r.n_generated == h.n,
+          "%d events", h.n);
     CHECK(skua_session_length(s) == n_france + whole.n, "the session holds %d tokens", skua_session_length(s));
     /* a second prompt behind what the session holds */
-    CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0 && skua_session_length(s) == 2 * n_france + whole.n + h.n - 1, "appending: %s", err.message);
+    CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0 && skua_session_length(s) == 2 * n_france + whole.n + h.n - 1,
+          "appending: %s", err.message);
     skua_session_free(s);
 }
 
@@ -102,12 +107,13 @@ static void test_max_tokens(void)
         p.max_tokens = n;
         CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0, "%s", err.message);
         bool ended = n > whole.n;
-        CHECK(r.finish == (ended ? SKUA_FINISH_END_TOKEN : SKUA_FINISH_MAX_TOKENS) && r.n_generated == n, "limit %d: %s after %d", n, skua_finish_name(r.finish),
-              r.n_generated);
-        CHECK(h.n == (ended ? whole.n : n) && !memcmp(h.ids, whole.ids, (size_t)h.n * sizeof *h.ids) && !strncmp(h.text, whole.text, h.len), "limit %d: '%s'",
-              n, h.text);
+        CHECK(r.finish == (ended ? SKUA_FINISH_END_TOKEN : SKUA_FINISH_MAX_TOKENS) && r.n_generated == n, "limit %d: %s after %d", n,
+              skua_finish_name(r.finish), r.n_generated);
+        CHECK(h.n == (ended ? whole.n : n) && !memcmp(h.ids, whole.ids, (size_t)h.n * sizeof *h.ids) && !strncmp(h.text, whole.text, h.len),
+              "limit %d: '%s'", n, h.text);
         CHECK(h.ends == (n > 0), "limit %d: %d last pieces", n, h.ends);
-        CHECK(skua_session_length(s) == n_france + (n ? (ended ? whole.n : n - 1) : 0), "limit %d: session of %d", n, skua_session_length(s));
+        CHECK(skua_session_length(s) == n_france + (n ? (ended ? whole.n : n - 1) : 0), "limit %d: session of %d", n,
+              skua_session_length(s));
         skua_session_free(s);
     }
 }
@@ -119,12 +125,12 @@ static void test_stop_strings(void)
         enum skua_finish finish;
     } cases[] = {
         {{"Paris"}, "The capital of France is ", SKUA_FINISH_STOP_STRING},
-        {{" is Paris."}, "The capital of France", SKUA_FINISH_STOP_STRING},                        /* over several tokens */
-        {{"nce is", "France"}, "The capital of ", SKUA_FINISH_STOP_STRING},                        /* the one that completes first */
+        {{" is Paris."}, "The capital of France", SKUA_FINISH_STOP_STRING}, /* over several tokens */
+        {{"nce is", "France"}, "The capital of ", SKUA_FINISH_STOP_STRING}, /* the one that completes first */
         {{"T"}, "", SKUA_FINISH_STOP_STRING},
-        {{"Paris, "}, "The capital of France is Paris.", SKUA_FINISH_END_TOKEN},                   /* held back and then not it */
+        {{"Paris, "}, "The capital of France is Paris.", SKUA_FINISH_END_TOKEN}, /* held back and then not it */
         {{"Paris. And", "xyz", "."}, "The capital of France is Paris", SKUA_FINISH_STOP_STRING},
-        {{"<|im_end|>"}, "The capital of France is Paris.", SKUA_FINISH_END_TOKEN},                /* tokens that print nothing are no text */
+        {{"<|im_end|>"}, "The capital of France is Paris.", SKUA_FINISH_END_TOKEN}, /* tokens that print nothing are no text */
         {{"the capital"}, "The capital of France is Paris.", SKUA_FINISH_END_TOKEN},
     };
     skua_result r;
@@ -135,9 +141,10 @@ static void test_stop_strings(void)
         p.stop = cases[i].stop;
         while (p.n_stop < 3 && cases[i].stop[p.n_stop])
             p.n_stop++;
-        CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0 && !strcmp(h.text, cases[i].text) && r.finish == cases[i].finish, "case %zu: '%s', %s %s", i,
-              h.text, skua_finish_name(r.finish), err.message);
-        CHECK(h.n == r.n_generated - (r.finish == SKUA_FINISH_END_TOKEN) && !memcmp(h.ids, whole.ids, (size_t)h.n * sizeof *h.ids) && h.ends == 1,
+        CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0 && !strcmp(h.text, cases[i].text) && r.finish == cases[i].finish,
+              "case %zu: '%s', %s %s", i, h.text, skua_finish_name(r.finish), err.message);
+        CHECK(h.n == r.n_generated - (r.finish == SKUA_FINISH_END_TOKEN) && !memcmp(h.ids, whole.ids, (size_t)h.n * sizeof *h.ids) &&
+                  h.ends == 1,
               "case %zu: %d events, %d tokens", i, h.n, r.n_generated);
         skua_session_free(s);
     }
@@ -171,7 +178,8 @@ static void test_cancel(void)
         p.stop = (const char *const[]){"is Paris. No"}; /* some text is held back when the caller stops */
         p.n_stop = 1;
         h.stop_at = at;
-        CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0 && r.finish == SKUA_FINISH_CANCELED && r.n_generated == at && h.n == at && h.ends == 1,
+        CHECK(generate(s, france, n_france, &p, &h, &r, &err) == 0 && r.finish == SKUA_FINISH_CANCELED && r.n_generated == at &&
+                  h.n == at && h.ends == 1,
               "stop at %d: %s after %d events", at, skua_finish_name(r.finish), h.n);
         CHECK(skua_session_length(s) == n_france + at - 1 && !strncmp(h.text, whole.text, h.len), "stop at %d: '%s'", at, h.text);
         /* the rest can be had from here */
@@ -179,7 +187,8 @@ static void test_cancel(void)
         size_t before = h.len;
         h.stop_at = 0;
         static struct heard rest;
-        CHECK(generate(s, whole.ids + at - 1, 1, &p, &rest, &r, &err) == 0 && !strcmp(whole.text + before, rest.text), "the rest after %d: '%s'", at, rest.text);
+        CHECK(generate(s, whole.ids + at - 1, 1, &p, &rest, &r, &err) == 0 && !strcmp(whole.text + before, rest.text),
+              "the rest after %d: '%s'", at, rest.text);
         skua_session_free(s);
     }
     skua_session *s = session_open(e, 0);
@@ -187,8 +196,8 @@ static void test_cancel(void)
     err = (skua_error){0};
     h = (struct heard){0};
     int rc = skua_generate(s, story, n_story, &p, listen, no_progress, &h, &r, &err);
-    CHECK(rc == SKUA_ECANCELED && err.code == rc && r.finish == SKUA_FINISH_NONE && !h.n && !h.ends && skua_session_length(s) == 8, "stop in the prompt: %d, %d",
-          rc, skua_session_length(s));
+    CHECK(rc == SKUA_ECANCELED && err.code == rc && r.finish == SKUA_FINISH_NONE && !h.n && !h.ends && skua_session_length(s) == 8,
+          "stop in the prompt: %d, %d", rc, skua_session_length(s));
     skua_session_free(s);
 }
 
@@ -201,13 +210,17 @@ static void test_limits(void)
     /* room for the prompt and two tokens more */
     skua_session *s = session_open(e, n_france + 2);
     CHECK(generate(s, france, n_france, &p, &h, &r, &err) == SKUA_ELIMIT && SAYS(&err, SKUA_ELIMIT, "context is full"), "full");
-    CHECK(h.n == 3 && r.n_generated == 3 && h.ends == 1 && r.finish == SKUA_FINISH_NONE && !memcmp(h.ids, whole.ids, 3 * sizeof *h.ids), "%d tokens before", h.n);
+    CHECK(h.n == 3 && r.n_generated == 3 && h.ends == 1 && r.finish == SKUA_FINISH_NONE && !memcmp(h.ids, whole.ids, 3 * sizeof *h.ids),
+          "%d tokens before", h.n);
     CHECK(skua_session_length(s) == n_france + 2 && !strncmp(h.text, whole.text, h.len), "'%s'", h.text);
-    CHECK(generate(s, france, 1, &p, &h, &r, &err) == SKUA_ELIMIT && !h.n && skua_session_length(s) == n_france + 2, "nothing goes in any more");
+    CHECK(generate(s, france, 1, &p, &h, &r, &err) == SKUA_ELIMIT && !h.n && skua_session_length(s) == n_france + 2,
+          "nothing goes in any more");
     skua_session_free(s);
     s = session_open(e, n_france - 1);
-    CHECK(generate(s, france, n_france, &p, &h, &r, &err) == SKUA_ELIMIT && !h.n && !h.ends && skua_session_length(s) == 0, "the prompt does not fit");
-    CHECK(generate(s, bad, 3, &p, &h, &r, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "8192") && skua_session_length(s) == 0, "an id that is none");
+    CHECK(generate(s, france, n_france, &p, &h, &r, &err) == SKUA_ELIMIT && !h.n && !h.ends && skua_session_length(s) == 0,
+          "the prompt does not fit");
+    CHECK(generate(s, bad, 3, &p, &h, &r, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "8192") && skua_session_length(s) == 0,
+          "an id that is none");
     CHECK(generate(s, bad, 0, &p, &h, &r, &err) == SKUA_EARG && skua_session_length(s) == 0, "no prompt");
     p.sampling.temperature = -1;
     CHECK(generate(s, bad, 2, &p, &h, &r, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "temperature", "-1"), "a temperature of -1");
@@ -238,7 +251,8 @@ static void test_seeds(void)
         CHECK(skua_eval(e, &f, 1, NULL, NULL, &err) == 0, "%s", err.message);
         static struct heard again;
         CHECK(generate(s, story + n_story - 3, 3, &p, &again, &r, &err) == 0, "%s", err.message);
-        CHECK(h.n == again.n && !memcmp(h.ids, again.ids, (size_t)h.n * sizeof *h.ids) && !strcmp(h.text, again.text), "seed %d twice", (int)seed);
+        CHECK(h.n == again.n && !memcmp(h.ids, again.ids, (size_t)h.n * sizeof *h.ids) && !strcmp(h.text, again.text), "seed %d twice",
+              (int)seed);
         if (seed && (h.n != a.n || memcmp(h.ids, a.ids, (size_t)h.n * sizeof *h.ids)))
             different++;
         if (!seed)
@@ -290,7 +304,8 @@ int main(void)
     test_limits();
     test_seeds();
     test_padding();
-    CHECK(!strcmp(skua_finish_name(SKUA_FINISH_MAX_TOKENS), "token limit") && !strcmp(skua_finish_name((enum skua_finish)77), "unknown"), "names");
+    CHECK(!strcmp(skua_finish_name(SKUA_FINISH_MAX_TOKENS), "token limit") && !strcmp(skua_finish_name((enum skua_finish)77), "unknown"),
+          "names");
     skua_free(france);
     skua_free(story);
     skua_engine_close(e);

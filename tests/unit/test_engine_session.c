@@ -20,7 +20,10 @@ static int refused(const char *path, const skua_engine_params *p, skua_error *er
     return rc;
 }
 
-static int foreign_arch(struct gguf_writer *w, skua_error *err) { return gguf_writer_add_string(w, "general.architecture", "llama\n\x1b[7m", 10, err); }
+static int foreign_arch(struct gguf_writer *w, skua_error *err)
+{
+    return gguf_writer_add_string(w, "general.architecture", "llama\n\x1b[7m", 10, err);
+}
 
 static void test_open(void)
 {
@@ -39,7 +42,8 @@ static void test_open(void)
     CHECK(refused(folder, NULL, &err) == SKUA_EIO && SAYS(&err, SKUA_EIO, folder, "not a regular file"), "a folder");
     CHECK(refused(text, NULL, &err) == SKUA_EFORMAT && SAYS(&err, SKUA_EFORMAT, text, "E_MAGIC"), "a text");
     CHECK(refused(short_file, NULL, &err) == SKUA_EFORMAT && SAYS(&err, SKUA_EFORMAT, short_file, "E_RANGE"), "a cut file");
-    CHECK(refused(foreign, NULL, &err) == SKUA_EUNSUPPORTED && SAYS(&err, SKUA_EUNSUPPORTED, foreign, "llama", "qwen35", "qwen35moe"), "a foreign model");
+    CHECK(refused(foreign, NULL, &err) == SKUA_EUNSUPPORTED && SAYS(&err, SKUA_EUNSUPPORTED, foreign, "llama", "qwen35", "qwen35moe"),
+          "a foreign model");
     CHECK(!strpbrk(err.message, "\n\x1b"), "control characters of the file are in the message");
 
     skua_engine_params p = {.n_threads = -1};
@@ -80,7 +84,8 @@ static void test_info(void)
 
 /* ---- evaluation ---- */
 
-static int eval(skua_session *s, skua_engine *e, const int32_t *tokens, int32_t n, enum skua_logits want, float *logits, int32_t *n_done, skua_error *err)
+static int eval(skua_session *s, skua_engine *e, const int32_t *tokens, int32_t n, enum skua_logits want, float *logits, int32_t *n_done,
+                skua_error *err)
 {
     skua_feed f = {.session = s, .ids = tokens, .n_ids = n, .want = want, .logits = logits, .n_done = -1};
     memset(err, 0, sizeof *err);
@@ -98,21 +103,26 @@ static void test_bad_input(skua_engine *e)
     float *logits = malloc(row * sizeof *logits);
     skua_session *s = session_open(e, 20), *none = (skua_session *)&err;
     CHECK(skua_session_create(e, -1, &none, &err) == SKUA_EARG && !none && SAYS(&err, SKUA_EARG, "-1"), "a context of -1");
-    CHECK(eval(s, e, bad, 4, SKUA_LOGITS_LAST, logits, &done, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "8192", "number 2"), "an id that is none");
+    CHECK(eval(s, e, bad, 4, SKUA_LOGITS_LAST, logits, &done, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "8192", "number 2"),
+          "an id that is none");
     bad[2] = -1;
     CHECK(eval(s, e, bad, 4, SKUA_LOGITS_LAST, logits, &done, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "-1"), "a negative id");
     CHECK(done == 0 && skua_session_length(s) == 0, "something was evaluated");
     CHECK(eval(s, e, bad, 0, SKUA_LOGITS_LAST, logits, &done, &err) == SKUA_EARG, "no ids");
-    CHECK(eval(s, e, ids, 21, SKUA_LOGITS_LAST, logits, &done, &err) == SKUA_ELIMIT && SAYS(&err, SKUA_ELIMIT, "21", "20"), "21 tokens in 20");
+    CHECK(eval(s, e, ids, 21, SKUA_LOGITS_LAST, logits, &done, &err) == SKUA_ELIMIT && SAYS(&err, SKUA_ELIMIT, "21", "20"),
+          "21 tokens in 20");
     CHECK(done == 0 && skua_session_length(s) == 0, "something was evaluated");
-    CHECK(eval(s, e, ids, 20, SKUA_LOGITS_NONE, NULL, &done, &err) == 0 && done == 20 && skua_session_length(s) == 20, "exactly 20: %s", err.message);
+    CHECK(eval(s, e, ids, 20, SKUA_LOGITS_NONE, NULL, &done, &err) == 0 && done == 20 && skua_session_length(s) == 20, "exactly 20: %s",
+          err.message);
     CHECK(eval(s, e, ids, 1, SKUA_LOGITS_NONE, NULL, &done, &err) == SKUA_ELIMIT && done == 0 && skua_session_length(s) == 20, "one more");
     /* one bad feed among good ones: nothing at all happens */
     skua_session *t = session_open(e, 20);
     skua_feed feeds[] = {{.session = t, .ids = ids, .n_ids = 5, .n_done = 9}, {.session = s, .ids = ids, .n_ids = 1, .n_done = 9}};
-    CHECK(skua_eval(e, feeds, 2, NULL, NULL, &err) == SKUA_ELIMIT && !feeds[0].n_done && !feeds[1].n_done && !skua_session_length(t), "the good feed ran");
+    CHECK(skua_eval(e, feeds, 2, NULL, NULL, &err) == SKUA_ELIMIT && !feeds[0].n_done && !feeds[1].n_done && !skua_session_length(t),
+          "the good feed ran");
     feeds[1].session = t;
-    CHECK(skua_eval(e, feeds, 2, NULL, NULL, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "session twice") && !skua_session_length(t), "one session twice");
+    CHECK(skua_eval(e, feeds, 2, NULL, NULL, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "session twice") && !skua_session_length(t),
+          "one session twice");
     skua_session_reset(s);
     CHECK(skua_session_length(s) == 0 && skua_session_ctx(s) == 20, "reset");
     CHECK(eval(s, e, ids, 20, SKUA_LOGITS_NONE, NULL, &done, &err) == 0, "after a reset: %s", err.message);
@@ -145,10 +155,12 @@ static void test_cancel_and_reset(skua_engine *e, const float *want, size_t row)
         struct stop_after stop = {.limit = limit};
         skua_feed f = {.session = s, .ids = ids, .n_ids = N_IDS, .want = SKUA_LOGITS_LAST, .logits = logits};
         CHECK(skua_eval(e, &f, 1, stop_after, &stop, &err) == SKUA_ECANCELED && err.code == SKUA_ECANCELED, "canceled");
-        CHECK(stop.calls == limit && stop.total == N_IDS && f.n_done == limit * 32 && skua_session_length(s) == f.n_done, "%d done", f.n_done);
+        CHECK(stop.calls == limit && stop.total == N_IDS && f.n_done == limit * 32 && skua_session_length(s) == f.n_done, "%d done",
+              f.n_done);
         f = (skua_feed){.session = s, .ids = ids + f.n_done, .n_ids = N_IDS - f.n_done, .want = SKUA_LOGITS_LAST, .logits = logits};
         stop = (struct stop_after){.limit = 1000};
-        CHECK(skua_eval(e, &f, 1, stop_after, &stop, &err) == 0 && f.n_done == f.n_ids && skua_session_length(s) == N_IDS, "%s", err.message);
+        CHECK(skua_eval(e, &f, 1, stop_after, &stop, &err) == 0 && f.n_done == f.n_ids && skua_session_length(s) == N_IDS, "%s",
+              err.message);
         CHECK(memcmp(logits, want, row * sizeof *logits) == 0, "other logits after a stop at pass %d", limit);
         skua_session_reset(s);
         CHECK(skua_session_length(s) == 0, "reset");
@@ -173,7 +185,8 @@ static void test_many(skua_engine *e, size_t row)
         feeds[i] = (skua_feed){.session = s[i], .ids = ids + from[i], .n_ids = n[i], .want = want[i], .logits = together[i]};
     }
     struct stop_after never = {.limit = 1000};
-    CHECK(skua_eval(e, feeds, N, stop_after, &never, &err) == 0 && never.total == 198 && never.calls == 6, "%s, %d calls", err.message, never.calls);
+    CHECK(skua_eval(e, feeds, N, stop_after, &never, &err) == 0 && never.total == 198 && never.calls == 6, "%s, %d calls", err.message,
+          never.calls);
     for (int i = 0; i < N; i++) {
         CHECK(feeds[i].n_done == n[i] && skua_session_length(s[i]) == n[i], "feed %d: %d done", i, feeds[i].n_done);
         CHECK(memcmp(skua_session_tokens(s[i]), ids + from[i], (size_t)n[i] * sizeof *ids) == 0, "tokens of feed %d", i);
@@ -201,7 +214,8 @@ static void test_hundred(skua_engine *e, size_t row)
     float *logits = malloc((N + 1) * row * sizeof *logits);
     for (int i = 0; i < N; i++) {
         s[i] = session_open(e, 8);
-        feeds[i] = (skua_feed){.session = s[i], .ids = ids + i % 3, .n_ids = 1, .want = SKUA_LOGITS_LAST, .logits = logits + (size_t)i * row};
+        feeds[i] =
+            (skua_feed){.session = s[i], .ids = ids + i % 3, .n_ids = 1, .want = SKUA_LOGITS_LAST, .logits = logits + (size_t)i * row};
     }
     CHECK(skua_eval(e, feeds, N, NULL, NULL, &err) == 0, "%s", err.message);
     for (int i = 3; i < N; i++)
@@ -219,14 +233,15 @@ static void test_pages(skua_engine *e)
     skua_session *small = session_open(e, 300), *s = session_open(e, 1 << 20);
     skua_error err = {0};
     size_t empty = skua_session_bytes(s), before = empty, jumps = 0;
-    CHECK(skua_session_bytes(small) == empty && empty == info.state_bytes, "an empty session has %zu bytes, state %zu", empty, info.state_bytes);
+    CHECK(skua_session_bytes(small) == empty && empty == info.state_bytes, "an empty session has %zu bytes, state %zu", empty,
+          info.state_bytes);
     for (int32_t i = 0; i < 520; i++) {
         CHECK(eval(s, e, ids + i % N_IDS, 1, SKUA_LOGITS_NONE, NULL, NULL, &err) == 0, "%s", err.message);
         size_t now = skua_session_bytes(s);
         bool page = i % info.kv_page_rows == 0;
         jumps += now != before;
-        CHECK(page ? now - before >= info.kv_page_bytes && now - before < info.kv_page_bytes + 8192 : now - before < 8192, "%zu bytes after token %d, %zu before",
-              now, i, before);
+        CHECK(page ? now - before >= info.kv_page_bytes && now - before < info.kv_page_bytes + 8192 : now - before < 8192,
+              "%zu bytes after token %d, %zu before", now, i, before);
         before = now;
     }
     CHECK(jumps >= 3 && jumps <= 6, "%zu growths", jumps);
@@ -250,8 +265,8 @@ static void test_kv_types(void)
         skua_engine_info info = skua_engine_get_info(e);
         skua_session *s = session_open(e, 0);
         skua_error err = {0};
-        CHECK(!strcmp(info.kv_type, types[i].name) && info.kv_page_bytes == types[i].row_bytes * 2 * 2 * 3 * 256, "%s: %zu bytes per page", info.kv_type,
-              info.kv_page_bytes);
+        CHECK(!strcmp(info.kv_type, types[i].name) && info.kv_page_bytes == types[i].row_bytes * 2 * 2 * 3 * 256, "%s: %zu bytes per page",
+              info.kv_type, info.kv_page_bytes);
         CHECK(skua_session_ctx(s) == 4096, "the model's context");
         CHECK(eval(s, e, ids, N_IDS, SKUA_LOGITS_LAST, logits, NULL, &err) == 0, "%s", err.message);
         double worst = 0;

@@ -56,7 +56,8 @@ static INLINE void v_widen_signed(vi a, vi pair[2])
 static INLINE vi v_byte_twice(vi a, int i)
 {
     const vi at = _mm256_set1_epi32((int32_t)(0x80008000u | 0x00010001u * (unsigned)i));
-    return _mm256_shuffle_epi8(a, _mm256_add_epi8(at, _mm256_broadcastsi128_si256(_mm_set_epi8(0, 12, 0, 12, 0, 8, 0, 8, 0, 4, 0, 4, 0, 0, 0, 0))));
+    return _mm256_shuffle_epi8(a, _mm256_add_epi8(at, _mm256_broadcastsi128_si256(
+                                                          _mm_set_epi8(0, 12, 0, 12, 0, 8, 0, 8, 0, 4, 0, 4, 0, 0, 0, 0))));
 }
 
 static INLINE vi v_byte_twice_signed(vi a, int i)
