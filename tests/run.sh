@@ -80,6 +80,9 @@ build() { # configuration, make goals...
 
 # ---- test programs ----
 
+# Programs that run a model for minutes in an emulator; what they test is not the processor's.
+too_slow='^arm64/unit/test_engine_(generate|session)$'
+
 names=() configs=() commands=()
 add() { # configuration, kind/name, command
     [[ "$1/$2" =~ $only ]] || return 0
@@ -91,6 +94,7 @@ programs() { # configuration, prefix of the command, kinds...
     for kind; do
         for source in tests/"$kind"/test_*.c; do
             name=$kind/$(basename "$source" .c)
+            [[ "$c/$name" =~ $too_slow ]] && continue
             add "$c" "$name" "$prefix ${folder[$c]}/tests/$name"
         done
     done

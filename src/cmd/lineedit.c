@@ -148,6 +148,7 @@ static int read_physical(struct lineedit *le, struct strbuf *line)
 {
     if (le->el) {
         int n = 0;
+        el_set(le->el, EL_PREP_TERM, 1); /* before the prompt shows: from then on Ctrl-C is a key and no signal */
         const char *s = el_gets(le->el, &n);
         if (!s || n <= 0)
             return 0;

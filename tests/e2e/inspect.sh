@@ -442,7 +442,7 @@ case("tok_tokens_none", S, both(key(T + "tokens", ARR, (STR, [])), key(T + "toke
 merges = dense.keys[T + "merges"][1][1]
 case("tok_merge_no_space", S + "tokenizer.ggml.merges.0.", key(T + "merges", ARR, (STR, [b"th"] + merges[1:])))
 case("tok_merge_two_spaces", S + "tokenizer.ggml.merges.0.", key(T + "merges", ARR, (STR, [b"t h e"] + merges[1:])))
-case("tok_merge_unknown", S + "tokenizer.ggml.merges.0.", key(T + "merges", ARR, (STR, [b"t Q"] + merges[1:])))
+case("tok_merge_unknown", "+", key(T + "merges", ARR, (STR, [b"t Q"] + merges[1:])))
 for name in ("eos", "bos", "padding", "eot", "mask", "fim_pre", "unknown"):
     case("tok_id_" + name, S + f".*tokenizer.ggml.{name}_token_id'? is 8192", key(T + name + "_token_id", U32, 8192))
 case("tok_id_max", S + ".*tokenizer.ggml.eos_token_id'? is 4294967295", key(T + "eos_token_id", U32, 2**32 - 1))
