@@ -11,7 +11,7 @@
 #include "cmd/cmd.h"
 #include "support/recode.h"
 
-#define MAX_ARGS 16
+#define MAX_ARGS 24
 
 struct command {
     int (*run)(int argc, char **argv);
