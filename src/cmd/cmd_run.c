@@ -98,20 +98,27 @@ static int add_bias(struct run_options *o, const char *arg, skua_error *err)
     return rc;
 }
 
+/* A value of the command line that could not be read, or is out of the field's range. */
+static int bad_value(enum sampler_field field, const char *flag, const char *arg, skua_error *err)
+{
+    return error_set(err, SKUA_EARG, "%s is '%s', expected %s", flag, arg, sampler_field_expected(field));
+}
+
 static int number_option(struct run_options *o, enum sampler_field field, const char *flag, const char *arg, double *v, skua_error *err)
 {
     o->sampling.given |= 1u << field;
-    int rc = opt_f64(flag, arg, -1e9, 1e9, v, err); /* the exact range is the sampler's to check */
-    return rc ? rc : sampler_field_check(&o->sampling.value, field, err);
+    bool ok = !opt_f64(flag, arg, -1e9, 1e9, v, NULL) && !sampler_field_check(&o->sampling.value, field, NULL);
+    return ok ? 0 : bad_value(field, flag, arg, err);
 }
 
 static int integer_option(struct run_options *o, enum sampler_field field, const char *flag, const char *arg, int32_t *v, skua_error *err)
 {
     int64_t i = 0;
     o->sampling.given |= 1u << field;
-    int rc = opt_i64(flag, arg, -1, INT32_MAX, &i, err);
+    if (opt_i64(flag, arg, -1, INT32_MAX, &i, NULL))
+        return bad_value(field, flag, arg, err);
     *v = (int32_t)i;
-    return rc ? rc : sampler_field_check(&o->sampling.value, field, err);
+    return sampler_field_check(&o->sampling.value, field, NULL) ? bad_value(field, flag, arg, err) : 0;
 }
 
 static int sampling_option(struct run_options *o, int c, const char *arg, skua_error *err)

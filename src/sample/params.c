@@ -25,6 +25,8 @@ static const struct {
 const char *sampler_field_name(enum sampler_field f) { return fields[f].name; }
 const char *sampler_field_key(enum sampler_field f) { return fields[f].key; }
 
+const char *sampler_field_expected(enum sampler_field f) { return fields[f].expected; }
+
 double sampler_field_value(const skua_sampling *p, enum sampler_field f)
 {
     switch (f) {

@@ -27,6 +27,7 @@ enum sampler_field {
 const char *sampler_field_name(enum sampler_field f); /* "temperature", ... */
 /* The GGUF metadata key that holds the model author's value, or NULL when there is none for this field. */
 const char *sampler_field_key(enum sampler_field f);
+const char *sampler_field_expected(enum sampler_field f); /* "a number from 0 to 2": for messages */
 /* The value as a number (the seed loses precision above 2^53). */
 double sampler_field_value(const skua_sampling *p, enum sampler_field f);
 void   sampler_field_copy(skua_sampling *dst, const skua_sampling *src, enum sampler_field f);

@@ -60,16 +60,16 @@ done <<'CASES'
 --threads is 'two'|logits --ids 1 -t two
 --precision 'double' is unknown; expected auto or reference|run --precision double x
 --precision '' is unknown|logits --ids 1 --precision ''
-temperature is -1, expected a number from 0 to 2|run --temp -1 x
-temperature is 2.5|run --temp 2.5 x
---temp is 'nan'|run --temp nan x
+--temp is '-1', expected a number from 0 to 2|run --temp -1 x
+--temp is '2.5', expected a number from 0 to 2|run --temp 2.5 x
+--temp is 'nan', expected a number from 0 to 2|run --temp nan x
 --temp is 'warm'|run --temp warm x
-top_p is 1.5, expected a number from 0 to 1|run --top-p 1.5 x
-min_p is -0.1|run --min-p -0.1 x
+--top-p is '1.5', expected a number from 0 to 1|run --top-p 1.5 x
+--min-p is '-0.1'|run --min-p -0.1 x
 --top-k is '-2'|run --top-k -2 x
-repetition_penalty is 0, expected a number above 0|run --repeat-penalty 0 x
-presence_penalty is 3|run --presence-penalty 3 x
-frequency_penalty is -2.1|run --frequency-penalty -2.1 x
+--repeat-penalty is '0', expected a number above 0|run --repeat-penalty 0 x
+--presence-penalty is '3'|run --presence-penalty 3 x
+--frequency-penalty is '-2.1'|run --frequency-penalty -2.1 x
 --repeat-last-n is '-5'|run --repeat-last-n -5 x
 --seed is '-1', expected an integer from 0 to 18446744073709551615|run --seed -1 x
 --seed is '18446744073709551616'|run -s 18446744073709551616 x
