@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "cmd/cmd.h"
-#include "support/recode.h"
 
 #define MAX_ARGS 24
 
@@ -142,10 +141,10 @@ int main(void)
         return support_finish("test_commands");
     char path[4096], dump[256], prompt[256];
     snprintf(path, sizeof path, "%s", model);
-    names[0] = recode_temp("stdout");
-    names[1] = recode_temp("stderr");
-    snprintf(dump, sizeof dump, "%s", recode_temp("dump"));
-    snprintf(prompt, sizeof prompt, "%s", recode_temp("prompt"));
+    names[0] = support_temp("stdout");
+    names[1] = support_temp("stderr");
+    snprintf(dump, sizeof dump, "%s", support_temp("dump"));
+    snprintf(prompt, sizeof prompt, "%s", support_temp("prompt"));
     FILE *f = fopen(prompt, "w");
     if (!f || fputs("What is the capital of France?", f) < 0 || fclose(f))
         abort();

@@ -12,7 +12,6 @@
 #include "cmd/chatlog.h"
 #include "jinja/chat.h"
 #include "model/vocab.h"
-#include "support/recode.h"
 
 /* What the first run gives is what every successful run must give. */
 struct first {
@@ -181,7 +180,7 @@ int main(void)
     }
     sweep("template", render, NULL, 700);
     render(NULL, NULL);
-    snprintf(path, sizeof path, "%s", recode_temp("chat.json"));
+    snprintf(path, sizeof path, "%s", support_temp("chat.json"));
     sweep("conversation", converse, path, 500);
     return support_finish("test_data");
 }

@@ -163,8 +163,8 @@ static bool make_model(bool moe, int type_index, char label[64], const char **pa
     if (!source)
         return false;
     snprintf(label, 64, "%s-%s.gguf", moe ? "moe" : "dense", type < 0 ? "mixed" : qtype_info((uint32_t)type)->name);
-    *path = recode_temp(label);
-    return CHECK(!recode_model(source, *path, type, 42), "cannot make %s", label);
+    *path = support_temp(label);
+    return CHECK(!recode_model(source, label, type, 42), "cannot make %s", label);
 }
 
 static const char *const kv_types[] = {"F16", "F32", "BF16", "Q8_0"};

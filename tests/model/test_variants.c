@@ -5,138 +5,12 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "gguf/gguf.h"
-#include "gguf/gguf_write.h"
 #include "quant/quant.h"
-#include "support/recode.h"
+#include "support/edit.h"
 #include "support/support.h"
 
 #define N_IDS 40
 #define MAX_TENSORS 256
-
-/* ---- models as lists of tensors ---- */
-
-struct tensor {
-    char name[64];
-    uint32_t type, n_dims;
-    uint64_t ne[4];
-    const void *data;
-    size_t size;
-    void *owned; /* data, when it was made here */
-};
-
-struct model {
-    struct gguf *g;
-    struct tensor t[MAX_TENSORS];
-    int n;
-    const char *drop_key;
-    int (*add_keys)(struct gguf_writer *w, skua_error *err);
-};
-
-static void load(struct model *m, const char *path)
-{
-    skua_error err = {0};
-    memset(m, 0, sizeof *m);
-    if (gguf_open(&m->g, path, &err) || gguf_tensor_count(m->g) > MAX_TENSORS - 8) {
-        printf("%s: %s\n", path, err.message);
-        exit(1);
-    }
-    for (uint32_t i = 0; i < gguf_tensor_count(m->g); i++) {
-        const struct gguf_tensor *from = gguf_tensor_at(m->g, i);
-        struct tensor *to = &m->t[m->n++];
-        snprintf(to->name, sizeof to->name, "%.*s", from->name_len, from->name);
-        to->type = from->type;
-        to->n_dims = from->n_dims ? from->n_dims : 1;
-        memcpy(to->ne, from->ne, sizeof to->ne);
-        to->data = from->data;
-        to->size = from->size_bytes;
-    }
-}
-
-static void unload(struct model *m)
-{
-    for (int i = 0; i < m->n; i++)
-        free(m->t[i].owned);
-    gguf_close(m->g);
-}
-
-static struct tensor *find(struct model *m, const char *name)
-{
-    for (int i = 0; i < m->n; i++)
-        if (!strcmp(m->t[i].name, name))
-            return &m->t[i];
-    printf("no tensor %s\n", name);
-    exit(1);
-}
-
-static void drop(struct model *m, const char *prefix)
-{
-    int n = 0;
-    for (int i = 0; i < m->n; i++)
-        if (strncmp(m->t[i].name, prefix, strlen(prefix)))
-            m->t[n++] = m->t[i];
-        else
-            free(m->t[i].owned);
-    m->n = n;
-}
-
-static struct tensor *copy_as(struct model *m, const char *from, const char *name)
-{
-    struct tensor *t = &m->t[m->n++];
-    *t = *find(m, from);
-    t->owned = NULL;
-    snprintf(t->name, sizeof t->name, "%s", name);
-    return t;
-}
-
-static void own(struct tensor *t, void *data, size_t size)
-{
-    free(t->owned);
-    t->data = t->owned = data;
-    t->size = size;
-}
-
-static bool skip_key(void *context, struct gguf_string key)
-{
-    const char *name = context;
-    return name && key.len == strlen(name) && !memcmp(key.data, name, key.len);
-}
-
-/* Tensors [begin, end) to a file; as shard no of count when count > 0. */
-static void write_part(const struct model *m, const char *path, int begin, int end, uint16_t no, uint16_t count)
-{
-    struct gguf_writer *w = NULL;
-    skua_error err = {0};
-    int32_t total = m->n;
-    int rc = gguf_writer_new(&w, GGUF_DEFAULT_ALIGNMENT, &err);
-    if (!rc && count)
-        rc = gguf_writer_add_scalar(w, "split.no", GGUF_U16, &no, &err);
-    if (!rc && count)
-        rc = gguf_writer_add_scalar(w, "split.count", GGUF_U16, &count, &err);
-    if (!rc && count)
-        rc = gguf_writer_add_scalar(w, "split.tensors.count", GGUF_I32, &total, &err);
-    if (!rc && m->add_keys)
-        rc = m->add_keys(w, &err);
-    if (!rc && no == 0)
-        rc = gguf_writer_copy_keys(w, m->g, skip_key, (void *)(uintptr_t)m->drop_key, &err);
-    for (int i = begin; i < end && !rc; i++)
-        rc = gguf_writer_add_tensor(w, m->t[i].name, m->t[i].type, m->t[i].n_dims, m->t[i].ne, &err);
-    if (!rc)
-        rc = gguf_writer_begin(w, path, &err);
-    for (int i = begin; i < end && !rc; i++)
-        rc = gguf_writer_data(w, m->t[i].name, m->t[i].data, m->t[i].size, &err);
-    if (!rc)
-        rc = gguf_writer_finish(w, &err);
-    gguf_writer_free(w);
-    CHECK(!rc, "%s: %s", path, err.message);
-}
-
-static const char *write_model(const struct model *m, const char *name)
-{
-    const char *path = recode_temp(name);
-    write_part(m, path, 0, m->n, 0, 0);
-    return path;
-}
 
 /* ---- what a model computes ---- */
 
@@ -204,20 +78,20 @@ static void refused(const char *what, const char *path, int code, const char *pa
 
 static void check_own_head(const char *source, const struct numbers *base)
 {
-    struct model m;
-    load(&m, source);
-    copy_as(&m, "token_embd.weight", "output.weight");
-    same("an untied head", write_model(&m, "untied.gguf"), base, NULL);
-    copy_as(&m, "output_norm.weight", "blk.0.nobody_knows.weight");
-    same("an unknown tensor", write_model(&m, "unknown.gguf"), base, "1 of the file's 125 tensors have no place");
+    struct edit_model m;
+    edit_load(&m, source);
+    edit_copy_as(&m, "token_embd.weight", "output.weight");
+    same("an untied head", edit_write(&m, "untied.gguf"), base, NULL);
+    edit_copy_as(&m, "output_norm.weight", "blk.0.nobody_knows.weight");
+    same("an unknown tensor", edit_write(&m, "unknown.gguf"), base, "1 of the file's 125 tensors have no place");
     for (int i = 0; i < m.n / 2; i++) {
-        struct tensor t = m.t[i];
+        struct edit_tensor t = m.t[i];
         m.t[i] = m.t[m.n - 1 - i];
         m.t[m.n - 1 - i] = t;
     }
-    drop(&m, "blk.0.nobody_knows");
-    same("the other order", write_model(&m, "reversed.gguf"), base, NULL);
-    unload(&m);
+    edit_drop(&m, "blk.0.nobody_knows");
+    same("the other order", edit_write(&m, "reversed.gguf"), base, NULL);
+    edit_unload(&m);
 }
 
 static int add_recurrent_layers(struct gguf_writer *w, skua_error *err)
@@ -234,35 +108,35 @@ static int add_recurrent_integers(struct gguf_writer *w, skua_error *err)
 
 static void check_layer_list(const char *source, const struct numbers *base)
 {
-    struct model m;
-    load(&m, source);
+    struct edit_model m;
+    edit_load(&m, source);
     m.drop_key = "qwen35.full_attention_interval";
     m.add_keys = add_recurrent_layers;
-    same("a list of recurrent layers", write_model(&m, "list.gguf"), base, NULL);
+    same("a list of recurrent layers", edit_write(&m, "list.gguf"), base, NULL);
     m.add_keys = add_recurrent_integers;
-    same("a list in integers", write_model(&m, "integers.gguf"), base, NULL);
+    same("a list in integers", edit_write(&m, "integers.gguf"), base, NULL);
     m.add_keys = NULL; /* the interval's default is this model's */
-    same("no interval", write_model(&m, "interval.gguf"), base, NULL);
-    unload(&m);
+    same("no interval", edit_write(&m, "interval.gguf"), base, NULL);
+    edit_unload(&m);
 }
 
 static void check_shards(const char *source, const struct numbers *base)
 {
-    struct model m;
-    load(&m, source);
+    struct edit_model m;
+    edit_load(&m, source);
     const char *first = NULL;
     for (int i = 0; i < 3; i++) {
         char name[40];
         snprintf(name, sizeof name, "parts-%05d-of-00003.gguf", i + 1);
-        const char *path = recode_temp(name);
+        const char *path = support_temp(name);
         first = i ? first : path;
-        write_part(&m, path, m.n * i / 3, m.n * (i + 1) / 3, (uint16_t)i, 3);
+        edit_write_part(&m, path, m.n * i / 3, m.n * (i + 1) / 3, (uint16_t)i, 3);
     }
     same("three shards", first, base, NULL);
-    unload(&m);
+    edit_unload(&m);
 }
 
-static bool is_vector(const struct tensor *t)
+static bool is_vector(const struct edit_tensor *t)
 {
     return t->type == QTYPE_F32 && (t->n_dims == 1 || strstr(t->name, "ssm_conv1d"));
 }
@@ -270,13 +144,13 @@ static bool is_vector(const struct tensor *t)
 /* Vectors in 16 bits are the vectors that they round to. */
 static void check_narrow_vectors(const char *source, uint32_t type)
 {
-    struct model m;
+    struct edit_model m;
     struct numbers rounded;
     skua_error err;
-    load(&m, source);
+    edit_load(&m, source);
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < m.n; i++) {
-            struct tensor *t = &m.t[i];
+            struct edit_tensor *t = &m.t[i];
             int64_t n = (int64_t)(t->size / sizeof(float));
             if (!is_vector(t))
                 continue;
@@ -284,88 +158,88 @@ static void check_narrow_vectors(const char *source, uint32_t type)
             float *wide = malloc((size_t)n * 4);
             CHECK(!quantize_row(type, t->data, narrow, n, NULL, &err) && !dequant_row(type, (const void *)narrow, wide, n), "%s", t->name);
             if (pass == 0)
-                own(t, wide, (size_t)n * 4);
+                edit_own(t, wide, (size_t)n * 4);
             else
-                own(t, narrow, (size_t)n * 2);
+                edit_own(t, narrow, (size_t)n * 2);
             free(pass ? (void *)wide : (void *)narrow);
             t->type = pass ? type : QTYPE_F32;
         }
-        if (pass == 0 && !compute(write_model(&m, "rounded.gguf"), &rounded))
+        if (pass == 0 && !compute(edit_write(&m, "rounded.gguf"), &rounded))
             exit(1);
     }
-    same(qtype_info(type)->name, write_model(&m, "narrow.gguf"), &rounded, NULL);
+    same(qtype_info(type)->name, edit_write(&m, "narrow.gguf"), &rounded, NULL);
     free_numbers(&rounded);
-    unload(&m);
+    edit_unload(&m);
 }
 
 static void check_mtp(const char *source, const struct numbers *base)
 {
-    struct model m;
+    struct edit_model m;
     struct numbers r;
-    load(&m, source);
+    edit_load(&m, source);
     CHECK(base->has_mtp, "the shipped model has an MTP block");
-    copy_as(&m, "token_embd.weight", "blk.8.nextn.embed_tokens.weight");
-    copy_as(&m, "token_embd.weight", "blk.8.nextn.shared_head_head.weight");
-    same("an MTP block with embedding and head of its own", write_model(&m, "own-mtp.gguf"), base, NULL);
+    edit_copy_as(&m, "token_embd.weight", "blk.8.nextn.embed_tokens.weight");
+    edit_copy_as(&m, "token_embd.weight", "blk.8.nextn.shared_head_head.weight");
+    same("an MTP block with embedding and head of its own", edit_write(&m, "own-mtp.gguf"), base, NULL);
 
     /* Without shared_head_norm the block uses output_norm. */
-    struct tensor *norm = find(&m, "blk.8.nextn.shared_head_norm.weight"), *output = find(&m, "output_norm.weight");
+    struct edit_tensor *norm = edit_find(&m, "blk.8.nextn.shared_head_norm.weight"), *output = edit_find(&m, "output_norm.weight");
     norm->data = output->data;
-    if (compute(write_model(&m, "copied-norm.gguf"), &r)) {
+    if (compute(edit_write(&m, "copied-norm.gguf"), &r)) {
         CHECK(memcmp(r.mtp, base->mtp, (size_t)r.n_vocab * sizeof(float)) != 0, "the two norms differ");
-        drop(&m, "blk.8.nextn.shared_head_norm");
-        same("an MTP block without a norm of its own", write_model(&m, "no-norm.gguf"), &r, NULL);
+        edit_drop(&m, "blk.8.nextn.shared_head_norm");
+        same("an MTP block without a norm of its own", edit_write(&m, "no-norm.gguf"), &r, NULL);
     }
     free_numbers(&r);
 
-    drop(&m, "blk.8.");
-    const char *path = write_model(&m, "announced.gguf");
+    edit_drop(&m, "blk.8.");
+    const char *path = edit_write(&m, "announced.gguf");
     same("an MTP block that is announced only", path, base, "the file announces an MTP block (block 8) but has no tensors of it");
     if (compute(path, &r))
         CHECK(!r.has_mtp, "no MTP block is there");
     free_numbers(&r);
-    unload(&m);
+    edit_unload(&m);
 
-    load(&m, source);
+    edit_load(&m, source);
     for (int i = 0; i < 8; i++) {
         char prefix[24];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
-        drop(&m, prefix);
+        edit_drop(&m, prefix);
     }
-    refused("a companion file", write_model(&m, "companion.gguf"), SKUA_EUNSUPPORTED, "the file holds only an MTP block");
-    unload(&m);
+    refused("a companion file", edit_write(&m, "companion.gguf"), SKUA_EUNSUPPORTED, "the file holds only an MTP block");
+    edit_unload(&m);
 }
 
 static void check_refusals(const char *source)
 {
-    struct model m;
-    load(&m, source);
-    struct tensor *t = find(&m, "blk.2.ffn_up.weight"), before = *t;
+    struct edit_model m;
+    edit_load(&m, source);
+    struct edit_tensor *t = edit_find(&m, "blk.2.ffn_up.weight"), before = *t;
     t->ne[1] = 992;
     t->size = t->size / 1024 * 992;
-    refused("a shape", write_model(&m, "shape.gguf"), SKUA_EFORMAT,
+    refused("a shape", edit_write(&m, "shape.gguf"), SKUA_EFORMAT,
             "'blk.2.ffn_up.weight' has shape [256, 992, 1, 1], expected [256, 1024, 1, 1]");
     *t = before;
     size_t q2k = qtype_row_bytes(QTYPE_Q2_K, 256) * 1024;
     t->type = QTYPE_Q2_K;
-    own(t, calloc(1, q2k), q2k);
-    refused("a type", write_model(&m, "type.gguf"), SKUA_EUNSUPPORTED,
+    edit_own(t, calloc(1, q2k), q2k);
+    refused("a type", edit_write(&m, "type.gguf"), SKUA_EUNSUPPORTED,
             "'blk.2.ffn_up.weight' has type Q2_K, which this version cannot run; supported: F32, F16, BF16, Q8_0");
-    drop(&m, "blk.2.ffn_up");
-    refused("a missing tensor", write_model(&m, "missing.gguf"), SKUA_EFORMAT, "blk.2.ffn_up.weight");
-    unload(&m);
+    edit_drop(&m, "blk.2.ffn_up");
+    refused("a missing tensor", edit_write(&m, "missing.gguf"), SKUA_EFORMAT, "blk.2.ffn_up.weight");
+    edit_unload(&m);
 
-    load(&m, source);
-    t = find(&m, "blk.0.ssm_norm.weight");
+    edit_load(&m, source);
+    t = edit_find(&m, "blk.0.ssm_norm.weight");
     t->type = QTYPE_Q8_0;
     size_t q8 = qtype_row_bytes(QTYPE_Q8_0, t->ne[0]);
-    own(t, calloc(1, q8), q8);
-    refused("a quantised norm", write_model(&m, "norm.gguf"), SKUA_EUNSUPPORTED,
+    edit_own(t, calloc(1, q8), q8);
+    refused("a quantised norm", edit_write(&m, "norm.gguf"), SKUA_EUNSUPPORTED,
             "'blk.0.ssm_norm.weight' has type Q8_0; supported here: F32, F16, BF16");
-    drop(&m, "blk.0.ssm_norm");
-    copy_as(&m, "blk.3.attn_q.weight", "blk.3.attn_qkv.weight");
-    refused("another missing tensor", write_model(&m, "qkv.gguf"), SKUA_EFORMAT, "blk.0.ssm_norm.weight");
-    unload(&m);
+    edit_drop(&m, "blk.0.ssm_norm");
+    edit_copy_as(&m, "blk.3.attn_q.weight", "blk.3.attn_qkv.weight");
+    refused("another missing tensor", edit_write(&m, "qkv.gguf"), SKUA_EFORMAT, "blk.0.ssm_norm.weight");
+    edit_unload(&m);
 }
 
 /* ---- variants of the MoE model ---- */
@@ -373,15 +247,15 @@ static void check_refusals(const char *source)
 /* gate and up of all experts as one matrix: rows of gate, then rows of up, expert by expert. */
 static void check_merged_experts(const char *source, const struct numbers *base)
 {
-    struct model m;
+    struct edit_model m;
     int merged = 0;
-    load(&m, source);
+    edit_load(&m, source);
     for (int block = 0; block < 4; block++) {
         char gate_name[40], up_name[40], name[48];
         snprintf(gate_name, sizeof gate_name, "blk.%d.ffn_gate_exps.weight", block);
         snprintf(up_name, sizeof up_name, "blk.%d.ffn_up_exps.weight", block);
         snprintf(name, sizeof name, "blk.%d.ffn_gate_up_exps.weight", block);
-        struct tensor *t = copy_as(&m, gate_name, name), *gate = find(&m, gate_name), *up = find(&m, up_name);
+        struct edit_tensor *t = edit_copy_as(&m, gate_name, name), *gate = edit_find(&m, gate_name), *up = edit_find(&m, up_name);
         size_t n = (size_t)gate->ne[2], part = gate->size / n;
         char *data = malloc(2 * gate->size);
         for (size_t e = 0; e < n; e++) {
@@ -389,14 +263,14 @@ static void check_merged_experts(const char *source, const struct numbers *base)
             memcpy(data + (2 * e + 1) * part, (const char *)up->data + e * part, part);
         }
         t->ne[1] *= 2;
-        own(t, data, 2 * gate->size);
-        drop(&m, gate_name);
-        drop(&m, up_name);
+        edit_own(t, data, 2 * gate->size);
+        edit_drop(&m, gate_name);
+        edit_drop(&m, up_name);
         merged++;
     }
     CHECK(merged == 4, "%d layers", merged);
-    same("merged expert matrices", write_model(&m, "merged.gguf"), base, NULL);
-    unload(&m);
+    same("merged expert matrices", edit_write(&m, "merged.gguf"), base, NULL);
+    edit_unload(&m);
 }
 
 int main(void)

@@ -4,14 +4,12 @@
 
 #include <stdint.h>
 
-/* Copy the model src to dst with all weight matrices (not norms, vectors, convolution taps and routers) in `type`; RECODE_MIXED: a
-   type per tensor, drawn from the eight that run, by seed. 0, or a negative code with a message printed. */
+/* Write the model src under `name` in the temporary folder (support_temp) with all weight matrices (not norms, vectors, convolution
+   taps and routers) in `type`; RECODE_MIXED: a type per tensor, drawn from the eight that run, by seed. 0, or a negative code with a
+   message printed. */
 #define RECODE_MIXED (-1)
-int recode_model(const char *src, const char *dst, int type, uint64_t seed);
+int recode_model(const char *src, const char *name, int type, uint64_t seed);
 
 extern const int recode_types[8]; /* F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K */
-
-/* A file name in the test's temporary folder (made on first use, removed at exit with what recode_model wrote). */
-const char *recode_temp(const char *name);
 
 #endif

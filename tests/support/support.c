@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 long support_checks, support_failures, support_skipped;
@@ -55,6 +56,37 @@ const char *support_model(const char *name)
     printf("skipped: model %s is not there\n", name);
     support_skipped++;
     return NULL;
+}
+
+#define MAX_FILES 256
+static char folder[512], files[MAX_FILES][640];
+static int n_files;
+
+static void remove_all(void)
+{
+    for (int i = 0; i < n_files; i++)
+        unlink(files[i]);
+    rmdir(folder);
+}
+
+const char *support_temp(const char *name)
+{
+    if (!folder[0]) {
+        const char *base = getenv("TMPDIR");
+        snprintf(folder, sizeof folder, "%s/skua-test-XXXXXX", base ? base : P_tmpdir);
+        if (!mkdtemp(folder))
+            abort();
+        atexit(remove_all);
+    }
+    char path[640];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (int i = 0; i < n_files; i++)
+        if (!strcmp(files[i], path))
+            return files[i];
+    if (n_files == MAX_FILES)
+        abort();
+    strcpy(files[n_files], path);
+    return files[n_files++];
 }
 
 int support_finish(const char *name)

@@ -17,6 +17,9 @@ const char *support_shared(const char *name);
 /* A model by its file name: SKUA_SHARED/models, ./models or tests/data; NULL, counted as skipped, when it is nowhere. */
 const char *support_model(const char *name);
 
+/* A file name in the test's temporary folder, which is made on first use and removed at exit with the files named so. */
+const char *support_temp(const char *name);
+
 /* Print "NAME: N checks, M failed, K skipped" and return the exit status: 0 when nothing failed and something ran (or all was
    skipped for want of data). */
 int support_finish(const char *name);

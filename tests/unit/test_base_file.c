@@ -12,7 +12,6 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "support/recode.h"
 #include "support/support.h"
 
 /* ---- memory ---- */
@@ -122,7 +121,7 @@ static char pattern[300000];
 
 static void test_map(void)
 {
-    const char *path = recode_temp("map"), *fifo = recode_temp("fifo"), *missing = recode_temp("missing/file");
+    const char *path = support_temp("map"), *fifo = support_temp("fifo"), *missing = support_temp("missing/file");
     char folder[200];
     struct file_map m;
     skua_error e = {0};
@@ -155,7 +154,7 @@ static void test_map(void)
 static void test_read(void)
 {
     static const size_t sizes[] = {0, 1, 65535, 65536, 65537, 131072, 262145, sizeof pattern};
-    const char *path = recode_temp("read"), *missing = recode_temp("nothing");
+    const char *path = support_temp("read"), *missing = support_temp("nothing");
     char folder[200];
     skua_error e = {0};
     char *data;
@@ -220,7 +219,7 @@ static void on_alarm(int number)
 
 static void test_slow_pipe(void)
 {
-    char *fifo = (char *)(uintptr_t)recode_temp("pipe"), *data;
+    char *fifo = (char *)(uintptr_t)support_temp("pipe"), *data;
     struct sigaction act = {.sa_handler = on_alarm}, before; /* no SA_RESTART */
     struct itimerval every = {{0, 1000}, {0, 1000}}, off = {{0, 0}, {0, 0}};
     pthread_t writer;
@@ -297,7 +296,7 @@ static int write_pieces(const char *path, size_t n, skua_error *e)
 
 static void test_write(void)
 {
-    const char *path = recode_temp("written"), *nowhere = recode_temp("no-folder/file");
+    const char *path = support_temp("written"), *nowhere = support_temp("no-folder/file");
     enum { BIG = 3 * 1048576 + 5 };
     static char big[BIG];
     struct file_writer w;

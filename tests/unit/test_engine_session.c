@@ -28,7 +28,7 @@ static int foreign_arch(struct gguf_writer *w, skua_error *err)
 static void test_open(void)
 {
     skua_error err;
-    const char *missing = recode_temp("missing.gguf"), *short_file = recode_temp("short.gguf"), *text = recode_temp("text.gguf");
+    const char *missing = support_temp("missing.gguf"), *short_file = support_temp("short.gguf"), *text = support_temp("text.gguf");
     const char *foreign = model_copy(model, "foreign.gguf", foreign_arch);
     char folder[200];
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(missing, '/') - missing), missing);
