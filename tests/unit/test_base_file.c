@@ -242,8 +242,7 @@ static void test_slow_pipe(void)
         sigaction(SIGALRM, &before, NULL);
         pthread_join(writer, NULL);
         CHECK(rc == 0 && n == sizeof pattern && memcmp(data, pattern, n) == 0, "short reads and %d signals: %d, %zu bytes, %s", (int)alarms,
-              rc, n,
-              e.message);
+              rc, n, e.message);
         mem_free(data);
         dup2(keep, STDIN_FILENO);
         close(keep);

@@ -61,8 +61,7 @@ static void test_runs(void)
             for (int u = 0; u < UNITS; u++)
                 bad += j.results[u] != round * 3 + u;
             if (!CHECK(sum == UNITS && calls == MAX_THREADS && !bad && !j.wrong,
-                       "%d threads, job %d: %d units, %d wrong results, %d wrong inputs", threads,
-                       round, sum, bad, j.wrong))
+                       "%d threads, job %d: %d units, %d wrong results, %d wrong inputs", threads, round, sum, bad, j.wrong))
                 break;
         }
         pool_destroy(p);

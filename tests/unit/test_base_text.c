@@ -96,8 +96,7 @@ static void test_utf8_decode(void)
     CHECK(wrong == 0, "%ld strings are decoded to what is encoded otherwise", wrong);
     /* two bytes: 1920; three: 63488 without surrogates; four: leads F0 to F4 with 48 + 3 * 64 + 16 second bytes, 6 * 6 of these ends */
     CHECK(accepted[1] == 128 && accepted[2] == 1920 && accepted[3] == 61440 && accepted[4] == 256 * 36, "accepted %ld %ld %ld %ld",
-          accepted[1],
-          accepted[2], accepted[3], accepted[4]);
+          accepted[1], accepted[2], accepted[3], accepted[4]);
     wrong = 0;
     for (cp = 0; cp < 0x120000; cp++) {
         uint32_t back;
@@ -128,8 +127,8 @@ static void test_utf8_rest(void)
     }
     static const char *const escapes[][2] = {
         {"a", "a"}, {"\n", "\\n"}, {"\t", "\\t"}, {"\r", "\\r"}, {"\x1b", "\\x1B"}, {"\x7f", "\\x7F"}, {"\\", "\\"}, {"\"", "\""},
-        {"\xC2\x9B", "\\u009B"}, {"\xC2\xA0", "\xC2\xA0"}, {"\xE2\x80\xAE", "\\u202E"}, {"\xE2\x81\xA6", "\\u2066"}, {"\xD8\x9C",
-                                                                                                                      "\\u061C"},
+        {"\xC2\x9B", "\\u009B"}, {"\xC2\xA0", "\xC2\xA0"}, {"\xE2\x80\xAE", "\\u202E"}, {"\xE2\x81\xA6", "\\u2066"},
+        {"\xD8\x9C", "\\u061C"},
         {"\xE2\x80\xA8", "\\u2028"}, {"\xFF", "\\xFF"}, {"\xE2\x82", "\\xE2"}, {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}};
     for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++) {
         char out[7];
