@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Start and memory: wall time of a warm run that ends with the first token (median of five, bar: 150 ms on the shipped model), and the peak of
-# resident memory against file + state + 200 MB, while answering. Prints figures and fails only when the program does.
+# Start and memory: wall time of a warm run that ends with the first token (median of five, bar: 150 ms on the shipped model), and the
+# peak of resident memory against file + state + 200 MB, while answering. Prints figures and fails only when the program does.
 # Usage: bench/startup.sh (from the project root; SKUA: the program, SKUA_SHARED: folder of the shared models)
 set -u
 SKUA=${SKUA:-./build/skua}
@@ -15,7 +15,8 @@ prompt = "What is the capital of France?"
 def run(model, *options):
     """Wall time in ms and peak resident memory in bytes of one run."""
     begin = time.perf_counter()
-    p = subprocess.Popen([skua, "run", "-m", model, "--temp", "0", "-q", *options, prompt], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    p = subprocess.Popen([skua, "run", "-m", model, "--temp", "0", "-q", *options, prompt], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(p.pid, 0)
     ms = (time.perf_counter() - begin) * 1e3
     if status:
@@ -24,8 +25,9 @@ def run(model, *options):
 
 def session_bytes(model):
     """State and the KV pages of a whole answer's context, as skua inspect tells them."""
-    m = json.loads(subprocess.run([skua, "inspect", "--json", "--ctx", "256", model], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True).stdout)
-    return m["memory"]["session_bytes"]
+    command = [skua, "inspect", "--json", "--ctx", "256", model]
+    report = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    return json.loads(report.stdout)["memory"]["session_bytes"]
 
 for i, model in enumerate(models):
     if not os.path.exists(model):
@@ -34,10 +36,12 @@ for i, model in enumerate(models):
     run(model, "-n", "1") # warms the file cache
     times = sorted(run(model, "-n", "1")[0] for _ in range(5))
     bar = f", bar 150 ms: {'met' if statistics.median(times) < 150 else 'MISSED'}" if i == 0 else ""
-    print(f"{os.path.basename(model)}: start to first token {statistics.median(times):.1f} ms (median of five: {', '.join(f'{t:.1f}' for t in times)}){bar}")
+    name, each = os.path.basename(model), ", ".join(f"{t:.1f}" for t in times)
+    print(f"{name}: start to first token {statistics.median(times):.1f} ms (median of five: {each}){bar}")
     peak = max(run(model, "-n", "64", "--ctx", "256")[1] for _ in range(2))
     size, session = os.path.getsize(model), session_bytes(model)
     limit = size + session + 200_000_000
-    print(f"{os.path.basename(model)}: peak resident {peak / 1e6:.1f} MB = file {size / 1e6:.1f} + state {session / 1e6:.1f} + {(peak - size - session) / 1e6:.1f} MB; "
-          f"bar {limit / 1e6:.1f} MB: {'met' if peak <= limit else 'MISSED'}")
+    rest, verdict = peak - size - session, "met" if peak <= limit else "MISSED"
+    print(f"{name}: peak resident {peak / 1e6:.1f} MB = file {size / 1e6:.1f} + state {session / 1e6:.1f} + {rest / 1e6:.1f} MB; "
+          f"bar {limit / 1e6:.1f} MB: {verdict}")
 PY

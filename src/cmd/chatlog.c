@@ -121,7 +121,8 @@ struct sink {
 static int write_chunk(const char *bytes, size_t n, void *user)
 {
     struct sink *s = user;
-    s->rc = file_writer_write(&s->writer, bytes, n, s->err);
+    if (!s->rc) /* jansson goes on after a key that could not be written */
+        s->rc = file_writer_write(&s->writer, bytes, n, s->err);
     return s->rc;
 }
 

@@ -261,20 +261,19 @@ static json_t *make_problem(struct maker *m, const char *class, const char *mess
     return o;
 }
 
-/* Takes o. */
+static int append_chunk(const char *bytes, size_t n, void *out)
+{
+    strbuf_append(out, bytes, n);
+    return strbuf_failed(out) ? -1 : 0;
+}
+
+/* Takes o. Not with json_dumps: jansson goes on after a key that it had no memory for, while a failure of out stays. */
 static int dump(json_t *o, bool failed, struct strbuf *out, skua_error *err)
 {
-    char *text = failed ? NULL : json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    failed = failed || json_dump_callback(o, append_chunk, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0;
     json_decref(o);
-    if (text) {
-        strbuf_puts(out, text);
-        strbuf_putc(out, '\n');
-        json_malloc_t unused;
-        json_free_t release;
-        json_get_alloc_funcs(&unused, &release);
-        release(text);
-    }
-    return text && !strbuf_failed(out) ? 0 : error_nomem(err, "report", out->len);
+    strbuf_putc(out, '\n');
+    return !failed && !strbuf_failed(out) ? 0 : error_nomem(err, "report", out->len);
 }
 
 int inspect_json(const struct inspect_report *r, struct strbuf *out, skua_error *err)
