@@ -33,11 +33,14 @@ FP       := -ffp-contract=off -fno-fast-math
 CFLAGS   ?=
 LDFLAGS  ?=
 SANFLAGS :=
+KERNFLAGS :=
 ifeq ($(SAN),1)
 SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 endif
 ifeq ($(LIBFUZZER),1)
 SANFLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+# No fuzz target calls a kernel, and clang takes minutes to instrument them.
+KERNFLAGS := -fno-sanitize=all
 endif
 
 MACHINE  := $(shell $(CC) -dumpmachine)
@@ -109,7 +112,7 @@ isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 $(BUILD)/obj/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	$(Q)$(CC) $(ALLC) $(if $(findstring src/kern/cpu/,$<),-g1 $(call isa_of,$<)) $(if $(findstring src/kern/ref/scalar_,$<),-O3) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALLC) $(if $(findstring src/kern/cpu/,$<),-g1 $(call isa_of,$<) $(KERNFLAGS)) $(if $(findstring src/kern/ref/scalar_,$<),-O3) -MMD -MP -c -o $@ $<
 
 include tests/tests.mk
 
