@@ -181,10 +181,11 @@ check "an empty SKUA_MODEL is none" '[ "$(cat "$WORK/out")" = "$answer" ]'
 
 # ---- output that cannot be written, streams that are closed ----
 
+# A descriptor that is open for reading only fails each write on every machine; /dev/full is missing on some.
 while read -r args; do
-    for where in full closed pipe; do
+    for where in unwritable closed pipe; do
         case $where in
-        full) eval "\"$SKUA\" $args" </dev/null >/dev/full 2>"$WORK/err"; status=$? why="No space left on device" ;;
+        unwritable) eval "\"$SKUA\" $args" </dev/null 1</dev/null 2>"$WORK/err"; status=$? why="Bad file descriptor" ;;
         closed) eval "\"$SKUA\" $args" </dev/null >&- 2>"$WORK/err"; status=$? why="Bad file descriptor" ;;
         pipe) (exec 3> >(:); sleep 0.3; eval "\"$SKUA\" $args" </dev/null >&3 2>"$WORK/err"; echo $? >"$WORK/status"); status=$(cat "$WORK/status") why="Broken pipe" ;;
         esac
