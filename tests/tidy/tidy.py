@@ -16,7 +16,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # ---- what the tree looks like ----
 
 # A folder of src/ includes only itself and folders of earlier groups.
-ORDER = [["base"], ["gguf", "quant", "tok", "jinja"], ["kern"], ["dev"], ["model", "sample"], ["spec"], ["engine"], ["api", "http"],
+ORDER = [["base"], ["gguf", "quant", "tok", "jinja"], ["kern", "convert"], ["dev"], ["model", "sample"], ["spec"], ["engine"], ["api", "http"],
          ["cmd"]]
 LEVEL = {folder: level for level, group in enumerate(ORDER) for folder in group}
 # Within a group: tensor views need block sizes, which are facts of a weight type.
