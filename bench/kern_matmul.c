@@ -14,15 +14,25 @@
 #include "quant/half.h"
 #include "quant/type.h"
 
-static const uint32_t types[] = {QTYPE_F32,  QTYPE_F16,  QTYPE_BF16, QTYPE_Q8_0,
-                                 QTYPE_Q4_0, QTYPE_Q4_K, QTYPE_Q5_K, QTYPE_Q6_K};
+/* Where the 16-bit scales of a block are, -1: none. */
+static const struct weight_type {
+    uint32_t id;
+    int scale_at[2];
+} types[] = {
+    {QTYPE_F32, {-1, -1}},    {QTYPE_F16, {0, -1}},     {QTYPE_BF16, {0, -1}},  {QTYPE_Q8_0, {0, -1}},    {QTYPE_Q4_0, {0, -1}},
+    {QTYPE_Q4_1, {0, 2}},     {QTYPE_Q5_0, {0, -1}},    {QTYPE_Q5_1, {0, 2}},   {QTYPE_IQ4_NL, {0, -1}},  {QTYPE_MXFP4, {-1, -1}},
+    {QTYPE_NVFP4, {-1, -1}},  {QTYPE_Q4_64A, {32, 34}}, {QTYPE_Q2_64A, {16, 18}}, {QTYPE_Q2_K, {80, 82}}, {QTYPE_Q3_K, {108, -1}},
+    {QTYPE_Q4_K, {0, 2}},     {QTYPE_Q5_K, {0, 2}},     {QTYPE_Q6_K, {208, -1}}, {QTYPE_IQ4_XS, {0, -1}}, {QTYPE_IQ2_XXS, {0, -1}},
+    {QTYPE_IQ2_S, {0, -1}},
+};
 static const int row_counts[] = {1, 2, 4, 8, 16, 64, 256};
 #define N_COUNTS (sizeof row_counts / sizeof row_counts[0])
 #define MAX_ROWS 256
 
 /* Random codes; scales and float weights are 0.01, so that nothing is subnormal or infinite. */
-static void fill(uint32_t type, uint8_t *p, size_t size)
+static void fill(const struct weight_type *t, uint8_t *p, size_t size)
 {
+    uint32_t type = t->id;
     uint64_t state = 1;
     for (size_t i = 0; i + 8 <= size; i += 8) {
         uint64_t bits = rng_next(&state);
@@ -30,14 +40,15 @@ static void fill(uint32_t type, uint8_t *p, size_t size)
     }
     const struct qtype_info *info = qtype_info(type);
     const float value = 0.01f;
-    uint16_t half = type == QTYPE_BF16 ? f32_to_bf16(value) : f32_to_f16(value);
+    uint16_t half = type == QTYPE_BF16 || type == QTYPE_Q4_64A || type == QTYPE_Q2_64A ? f32_to_bf16(value) : f32_to_f16(value);
     for (size_t b = 0; b + info->block_bytes <= size; b += info->block_bytes) {
         if (type == QTYPE_F32)
             memcpy(p + b, &value, 4);
-        else
-            memcpy(p + b + (type == QTYPE_Q6_K ? 208 : 0), &half, 2);
-        if (type == QTYPE_Q4_K || type == QTYPE_Q5_K)
-            memcpy(p + b + 2, &half, 2);
+        if (type == QTYPE_MXFP4)
+            p[b] = 120;
+        for (int i = 0; i < 2; i++)
+            if (t->scale_at[i] >= 0)
+                memcpy(p + b + t->scale_at[i], &half, 2);
     }
 }
 
@@ -69,8 +80,9 @@ static double measure(const struct kern_table *t, struct op_matmul *op, size_t m
     return best;
 }
 
-static int bench_type(uint32_t type, int n_in, int n_out, const char *only_tier, double total_bytes)
+static int bench_type(const struct weight_type *t, int n_in, int n_out, const char *only_tier, double total_bytes)
 {
+    uint32_t type = t->id;
     size_t bytes = qtype_row_bytes(type, (uint64_t)n_in) * (size_t)n_out;
     int n_copies = 1 + (int)(total_bytes / (double)bytes);
     enum kern_act kind = (enum kern_act)kern_act_kind(&kern_scalar, type);
@@ -82,7 +94,7 @@ static int bench_type(uint32_t type, int n_in, int n_out, const char *only_tier,
     if (!w.host || !x.host || !q.host || !y.host)
         goto out;
     for (int i = 0; i < n_copies; i++)
-        fill(type, (uint8_t *)w.host + bytes * (size_t)i, bytes);
+        fill(t, (uint8_t *)w.host + bytes * (size_t)i, bytes);
     uint64_t state = 2;
     for (int i = 0; i < MAX_ROWS * n_in; i++)
         ((float *)x.host)[i] = (float)(rng_next(&state) >> 40) * 0x1p-24f - 0.5f;
@@ -93,9 +105,9 @@ static int bench_type(uint32_t type, int n_in, int n_out, const char *only_tier,
     for (const char *const *tier = kern_tiers(); *tier; tier++) {
         if (only_tier ? strcmp(*tier, only_tier) != 0 : strcmp(*tier, "scalar") == 0)
             continue;
-        printf("%-5s %-11s", qtype_info(type)->name, *tier);
+        printf("%-7s %-11s", qtype_info(type)->name, *tier);
         for (size_t i = 0; i < N_COUNTS; i++) {
-            struct op_matmul op = {.w = {{&w, 0}, type, n_in, n_out, 1},
+            struct op_matmul op = {.w = {.data = {&w, 0}, .type = type, .n_in = n_in, .n_out = n_out, .n_expert = 1},
                                    .x = {kind == KERN_ACT_F32 ? &x : &q, 0},
                                    .y = {&y, 0},
                                    .x_stride = n_in,
@@ -126,13 +138,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "kern_matmul: n_in must be a positive multiple of 256, n_out positive\n");
         return 2;
     }
-    printf("%d x %d, one thread; GB/s of weights / GMAC/s\n%-17s", n_in, n_out, "rows");
+    printf("%d x %d, one thread; GB/s of weights / GMAC/s\n%-19s", n_in, n_out, "rows");
     for (size_t i = 0; i < N_COUNTS; i++)
         printf(" %6d      ", row_counts[i]);
     printf("\n");
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (!type || strcmp(type, qtype_info(types[i])->name) == 0)
-            if (bench_type(types[i], n_in, n_out, tier, total_bytes) != 0) {
+        if (!type || strcmp(type, qtype_info(types[i].id)->name) == 0)
+            if (bench_type(&types[i], n_in, n_out, tier, total_bytes) != 0) {
                 fprintf(stderr, "kern_matmul: out of memory\n");
                 return 1;
             }

@@ -43,10 +43,23 @@ int kern_act_kind(const struct kern_table *t, uint32_t weight_type)
         return KERN_ACT_F32;
     case QTYPE_Q8_0:
     case QTYPE_Q4_0:
+    case QTYPE_Q4_1:
+    case QTYPE_Q5_0:
+    case QTYPE_Q5_1:
+    case QTYPE_IQ4_NL:
+    case QTYPE_MXFP4:
+    case QTYPE_NVFP4:
+    case QTYPE_Q4_64A:
+    case QTYPE_Q2_64A:
         return KERN_ACT_Q12_32;
+    case QTYPE_Q2_K:
+    case QTYPE_Q3_K:
     case QTYPE_Q4_K:
     case QTYPE_Q5_K:
     case QTYPE_Q6_K:
+    case QTYPE_IQ4_XS:
+    case QTYPE_IQ2_XXS:
+    case QTYPE_IQ2_S:
         return KERN_ACT_Q12_256;
     default:
         return -1;

@@ -102,14 +102,22 @@ struct kern_act_row kern_act_row_at(enum kern_act kind, const void *base, int64_
 
 /* ---- op parameters ---- */
 
-/* Weight matrix in file format: rows of `n_in` values, back to back; `n_out` rows; n_expert matrices back to back. */
+/* Weight matrix in file format: rows of `n_in` values, back to back; `n_out` rows; n_expert matrices back to back. Formats with
+   coarse scales (NVFP4) come with a factor per matrix, `scale` (float [n_expert]; no buffer: 1), which multiplies the finished
+   dot products. */
 struct kern_weight {
-    struct kern_view data;
+    struct kern_view data, scale;
     uint32_t type; /* quant/type.h */
     int32_t n_in, n_out, n_expert;
 };
 
-/* EMBED: out[r] = row token[r] of the table, dequantised. Units: rows. */
+/* The factor of matrix e. */
+static inline float kern_scale(const struct kern_weight *w, int64_t e)
+{
+    return w->scale.buf ? ((const float *)kern_ptr(w->scale))[e] : 1.0f;
+}
+
+/* EMBED: out[r] = row token[r] of the table, dequantised, times the table's factor. Units: rows. */
 struct op_embed {
     struct kern_weight table;
     struct kern_view out; /* [n_rows][stride] */
@@ -137,16 +145,21 @@ struct op_quant_act {
     enum kern_act kind;
 };
 
-/* MATMUL: y[r][o] = W[o] . x[r], or y[r][o] + W[o] . x[r] when accumulate (one rounded add after the dot product).
+/* MATMUL: y[r][o] = v, or y[r][o] + v (one rounded add) when accumulate; v = scale * (W[o] . x[r]), one rounded product.
    Units: output columns o (n_out); devices split at multiples of 32.
-   The dot products, K = n_in:
-     F32, F16, BF16 (ACT_F32):  dot16 of the widened weights and x.
-     Q8_0, Q4_0 (ACT_Q12_32):   acc = 0; for each 32-block b: acc = fma(dw[b] * dx[b], (float)sum(qw * qx), acc), the sum
-                                exact in int32; Q4_0's qw = code - 8.
-     Q4_K, Q5_K (ACT_Q12_256):  for each 256-block b: acc = fma(d * dx, (float)sum_j(sc_j * sum(code * qx)), acc);
-                                then acc = fma(-(dmin * dx), (float)sum_j(mn_j * (bsum[2j] + bsum[2j + 1])), acc).
-     Q6_K (ACT_Q12_256):        for each 256-block b: acc = fma(d * dx, (float)sum_j(s_j * sum((code - 32) * qx)), acc).
-   d, dmin, dw are widened from f16; products of scales are rounded once. Formulas of the blocks: quant/. */
+   The dot products, K = n_in; every sum in parentheses is exact in int32, `acc` starts at 0 and takes the blocks in order:
+     F32, F16, BF16 (ACT_F32): dot16 of the widened weights and x.
+     ACT_Q12_32, each 32-block b:
+       Q8_0, Q4_0, Q5_0, IQ4_NL, MXFP4:   acc = fma(d[b] * dx[b], (float)sum(qw * qx), acc); qw = code, code - 8, code - 16, the
+                                          table's value.
+       Q4_1, Q5_1, Q4_64A, Q2_64A:        the same with qw = code; then acc = fma(m[b] * dx[b], (float)(bsum[2b] + bsum[2b + 1]),
+                                          acc). The 64-value blocks count as two with the same d (scale) and m (bias).
+       NVFP4:                             per 16-group g: acc = fma(s[g] * dx[g / 2], (float)sum(qw * qx), acc).
+     ACT_Q12_256, each 256-block b:
+       Q3_K, Q6_K, IQ4_XS:                acc = fma(d * dx, (float)sum_j(sc_j * sum(level * qx)), acc).
+       IQ2_XXS, IQ2_S:                    the same with d * 0.125 for d and sc_j = 2 * nibble + 1.
+       Q2_K, Q4_K, Q5_K:                  the same with level = code; then acc = fma(-(dmin * dx), (float)sum(mn * bsum), acc).
+   Scales are widened to float; products of scales are rounded once. Formulas of the blocks: quant/blocks.h. */
 struct op_matmul {
     struct kern_weight w;
     struct kern_view x;  /* act kind kern_act_kind(w.type): float rows (x_stride floats) or quantised rows (x_stride unused) */

@@ -2,9 +2,12 @@
 #include "kern/mm.h"
 #include "quant/type.h"
 
-static struct mm_weight weight_of(const struct kern_weight *w)
+/* Matrix e. */
+static struct mm_weight weight_of(const struct kern_weight *w, int64_t e)
 {
-    return (struct mm_weight){kern_ptr(w->data), qtype_row_bytes(w->type, (uint64_t)w->n_in), w->n_in};
+    size_t row_bytes = qtype_row_bytes(w->type, (uint64_t)w->n_in);
+    const uint8_t *data = (const uint8_t *)kern_ptr(w->data) + (size_t)(e * w->n_out) * row_bytes;
+    return (struct mm_weight){data, row_bytes, w->n_in, kern_scale(w, e)};
 }
 
 static struct mm_row row_at(const struct kern_weight *w, const void *x, int32_t x_stride, int64_t row, float *y)
@@ -17,7 +20,7 @@ static struct mm_row row_at(const struct kern_weight *w, const void *x, int32_t 
 
 void mm_run(const struct op_matmul *op, int64_t begin, int64_t end, mm_fn *fn)
 {
-    struct mm_weight w = weight_of(&op->w);
+    struct mm_weight w = weight_of(&op->w, 0);
     const void *x = kern_ptr(op->x);
     float *y = kern_ptr(op->y);
     struct mm_row row[MM_ROWS];
@@ -33,8 +36,7 @@ void mm_run(const struct op_matmul *op, int64_t begin, int64_t end, mm_fn *fn)
 static void run_expert(const struct op_moe_matmul *op, int64_t e, int64_t begin, int64_t end, mm_fn *fn)
 {
     const int32_t *first = kern_ptr(op->group), *pair = first + op->w.n_expert + 1;
-    struct mm_weight w = weight_of(&op->w);
-    w.data += (size_t)(e * op->w.n_out) * w.row_bytes;
+    struct mm_weight w = weight_of(&op->w, e);
     struct mm_row row[MM_ROWS];
     for (int32_t i = first[e]; i < first[e + 1]; i += MM_ROWS) {
         int n = first[e + 1] - i < MM_ROWS ? first[e + 1] - i : MM_ROWS;

@@ -17,9 +17,10 @@ struct mm_weight {
     const uint8_t *data; /* the matrix in file format, any alignment */
     size_t row_bytes;
     int32_t n_in;
+    float scale; /* multiplies the dot products */
 };
 
-/* y[r][o] = W[o] . x[r], or y[r][o] + W[o] . x[r], for begin <= o < end and r < n_rows <= MM_ROWS. */
+/* y[r][o] = v, or y[r][o] + v, with v = scale * (W[o] . x[r]), for begin <= o < end and r < n_rows <= MM_ROWS. */
 typedef void mm_fn(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin,
                    int64_t end);
 

@@ -18,9 +18,15 @@ struct binder {
     uint32_t n_used;  /* tensors bound */
 };
 
-static const char *supported_types(void)
+/* The names of all types that the device can multiply, "F32, F16, ..." */
+static const char *supported_types(const struct binder *b, char out[256])
 {
-    return "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K";
+    size_t used = 0;
+    out[0] = 0;
+    for (uint32_t id = 0; id < QTYPE_END; id++)
+        if (qtype_info(id) && b->dev->ops->act_kind(b->dev, id) >= 0)
+            used += (size_t)snprintf(out + used, 256 - used, "%s%s", used ? ", " : "", qtype_info(id)->name);
+    return out;
 }
 
 static void tensor_name(char out[96], int block, const char *role)
@@ -64,21 +70,49 @@ static struct kern_view tensor_view(const struct binder *b, const struct gguf_te
     return (struct kern_view){b->w->shards[t->shard], t->file_offset};
 }
 
+/* The companions of a matrix: NAME.scale, a factor per matrix that multiplies its products; NAME.input_scale, which would tell how
+   to quantise activations and has no use here. */
+static void bind_companions(struct binder *b, const char *name, int64_t n_expert, struct kern_weight *w)
+{
+    char companion[112];
+    int stem = (int)(strlen(name) - strlen(".weight"));
+    snprintf(companion, sizeof companion, "%.*s.input_scale", stem, name);
+    b->n_used += gguf_find_tensor(b->g, companion) != NULL;
+    snprintf(companion, sizeof companion, "%.*s.scale", stem, name);
+    const struct gguf_tensor *t = gguf_find_tensor(b->g, companion);
+    if (!t)
+        return;
+    if (t->type != QTYPE_F32 || t->ne[0] != (uint64_t)n_expert || t->ne[1] * t->ne[2] * t->ne[3] != 1) {
+        b->rc = error_set(b->err, SKUA_EFORMAT, "tensor '%s' is %s [%llu, %llu, %llu, %llu], expected F32 [%lld], one factor per matrix",
+                          companion, qtype_info(t->type)->name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
+                          (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], (long long)n_expert);
+        return;
+    }
+    b->rc = quant_row_check(QTYPE_F32, t->data, n_expert, NULL);
+    if (b->rc) {
+        error_set(b->err, b->rc, "tensor '%s' holds a factor that is not finite", companion);
+        return;
+    }
+    w->scale = tensor_view(b, t);
+    b->n_used++;
+}
+
 /* A weight matrix of n_out rows of n_in values, times n_expert. */
 static void bind_matrix(struct binder *b, int block, const char *role, int64_t n_in, int64_t n_out, int64_t n_expert, struct kern_weight *w)
 {
+    char name[96], types[256];
     const struct gguf_tensor *t = require(b, block, role, n_in, n_out, n_expert);
     if (!t)
         return;
+    tensor_name(name, block, role);
     if (b->dev->ops->act_kind(b->dev, t->type) < 0) {
-        char name[96];
-        tensor_name(name, block, role);
         b->rc = error_set(b->err, SKUA_EUNSUPPORTED, "tensor '%s' has type %s, which this version cannot run; supported: %s", name,
-                          qtype_info(t->type)->name, supported_types());
+                          qtype_info(t->type)->name, supported_types(b, types));
         return;
     }
     *w = (struct kern_weight){.data = tensor_view(b, t), .type = t->type, .n_in = (int32_t)n_in, .n_out = (int32_t)n_out,
                               .n_expert = (int32_t)n_expert};
+    bind_companions(b, name, n_expert, w);
 }
 
 /* A matrix that is never quantised: the router, whose choice of experts a rounding would change, and the shared expert's gate. */

@@ -25,8 +25,36 @@
 static uint64_t seed, rng;
 static unsigned long checks;
 
-static const uint32_t types[] = {QTYPE_F32,  QTYPE_F16,  QTYPE_BF16, QTYPE_Q8_0,
-                                 QTYPE_Q4_0, QTYPE_Q4_K, QTYPE_Q5_K, QTYPE_Q6_K};
+/* Every weight type: what it is multiplied with, and where the scales (f16, or bf16) of a block are, -1: none. The values of a
+   block are linear in these two. */
+static const struct weight_type {
+    uint32_t id;
+    enum kern_act act;
+    int scale_at[2];
+    bool bf16;
+} types[] = {
+    {QTYPE_F32, KERN_ACT_F32, {-1, -1}, false},
+    {QTYPE_F16, KERN_ACT_F32, {-1, -1}, false},
+    {QTYPE_BF16, KERN_ACT_F32, {-1, -1}, false},
+    {QTYPE_Q8_0, KERN_ACT_Q12_32, {0, -1}, false},
+    {QTYPE_Q4_0, KERN_ACT_Q12_32, {0, -1}, false},
+    {QTYPE_Q4_1, KERN_ACT_Q12_32, {0, 2}, false},
+    {QTYPE_Q5_0, KERN_ACT_Q12_32, {0, -1}, false},
+    {QTYPE_Q5_1, KERN_ACT_Q12_32, {0, 2}, false},
+    {QTYPE_IQ4_NL, KERN_ACT_Q12_32, {0, -1}, false},
+    {QTYPE_MXFP4, KERN_ACT_Q12_32, {-1, -1}, false},
+    {QTYPE_NVFP4, KERN_ACT_Q12_32, {-1, -1}, false},
+    {QTYPE_Q4_64A, KERN_ACT_Q12_32, {32, 34}, true},
+    {QTYPE_Q2_64A, KERN_ACT_Q12_32, {16, 18}, true},
+    {QTYPE_Q2_K, KERN_ACT_Q12_256, {80, 82}, false},
+    {QTYPE_Q3_K, KERN_ACT_Q12_256, {108, -1}, false},
+    {QTYPE_Q4_K, KERN_ACT_Q12_256, {0, 2}, false},
+    {QTYPE_Q5_K, KERN_ACT_Q12_256, {0, 2}, false},
+    {QTYPE_Q6_K, KERN_ACT_Q12_256, {208, -1}, false},
+    {QTYPE_IQ4_XS, KERN_ACT_Q12_256, {0, -1}, false},
+    {QTYPE_IQ2_XXS, KERN_ACT_Q12_256, {0, -1}, false},
+    {QTYPE_IQ2_S, KERN_ACT_Q12_256, {0, -1}, false},
+};
 #define N_TYPES (sizeof types / sizeof types[0])
 
 static int below(int n)
@@ -50,18 +78,31 @@ static void *get(size_t size)
 
 enum style { RANDOM_BYTES, ALL_ONES, EXTREME_LOW, EXTREME_HIGH, ZERO, SUBNORMAL, HUGE_SCALE, N_STYLES };
 
-static uint16_t random_scale(enum style style)
+static const struct weight_type *type_of(uint32_t id)
+{
+    size_t i = 0;
+    while (types[i].id != id)
+        i++;
+    return &types[i];
+}
+
+static uint16_t random_scale(enum style style, bool bf16)
 {
     switch (style) {
     case ZERO:
         return (uint16_t)(below(2) << 15);
     case SUBNORMAL:
-        return (uint16_t)(below(2) << 15 | below(0x400));
+        return (uint16_t)(below(2) << 15 | below(bf16 ? 0x80 : 0x400));
     case HUGE_SCALE:
-        return (uint16_t)(below(2) << 15 | 0x7BFF);
+        return (uint16_t)(below(2) << 15 | (bf16 ? 0x477F : 0x7BFF)); /* 65280, 65504 */
     default:
-        return f32_to_f16(uniform() * 0.01f);
+        return bf16 ? f32_to_bf16(uniform() * 0.01f) : f32_to_f16(uniform() * 0.01f);
     }
+}
+
+static uint8_t random_exponent(enum style style)
+{
+    return (uint8_t)(style == ZERO || style == SUBNORMAL ? below(3) : style == HUGE_SCALE ? 141 : 118 + below(5));
 }
 
 static void fill_bytes(uint8_t *p, size_t size, enum style style)
@@ -72,18 +113,10 @@ static void fill_bytes(uint8_t *p, size_t size, enum style style)
                                                           : (uint8_t)below(256);
 }
 
-/* Where the f16 scales of a block are; -1: none. */
-static void scale_offsets(uint32_t type, int at[2])
-{
-    at[0] = type == QTYPE_Q6_K ? 208 : 0;
-    at[1] = type == QTYPE_Q4_K || type == QTYPE_Q5_K ? 2 : -1;
-}
-
 static void fill_quantised(uint32_t type, uint8_t *p, size_t size, enum style style)
 {
     size_t block = qtype_info(type)->block_bytes;
-    int at[2];
-    scale_offsets(type, at);
+    const struct weight_type *t = type_of(type);
     fill_bytes(p, size, style);
     for (size_t b = 0; b < size; b += block) {
         if (type == QTYPE_Q8_0 && style == EXTREME_LOW)
@@ -92,10 +125,12 @@ static void fill_quantised(uint32_t type, uint8_t *p, size_t size, enum style st
             memset(p + b, 0x7F, block);
         if (type == QTYPE_Q6_K && style >= EXTREME_LOW && style <= EXTREME_HIGH)
             memset(p + b + 192, below(2) ? 0x80 : 0x7F, 16);
+        if (type == QTYPE_MXFP4)
+            p[b] = random_exponent(style);
         for (int i = 0; i < 2; i++)
-            if (at[i] >= 0) {
-                uint16_t d = random_scale(style);
-                memcpy(p + b + at[i], &d, sizeof d);
+            if (t->scale_at[i] >= 0) {
+                uint16_t d = random_scale(style, t->bf16);
+                memcpy(p + b + t->scale_at[i], &d, sizeof d);
             }
     }
 }
@@ -126,7 +161,8 @@ static void fill_weights(uint32_t type, uint8_t *p, size_t size, enum style styl
 
 struct product {
     struct op_matmul op;
-    struct kern_buf w, x, y;
+    struct kern_buf w, x, y, scale;
+    float factor; /* of the matrix; `scale` is left out half of the time, when it is 1 */
     int kind;
     size_t w_bytes, y_floats;
     float *y_base;
@@ -196,13 +232,17 @@ static void make_product(struct product *p, uint32_t type, int n_in, int n_out, 
     p->y_floats = (size_t)n_rows * (size_t)y_stride + 2 * GUARD;
     p->y_base = get(p->y_floats * sizeof(float));
     p->y.host = p->y_base;
-    p->op = (struct op_matmul){.w = {{&p->w, shift}, type, n_in, n_out, 1},
+    p->op = (struct op_matmul){.w = {.data = {&p->w, shift}, .type = type, .n_in = n_in, .n_out = n_out, .n_expert = 1},
                                .x = {&p->x, 0},
                                .y = {&p->y, GUARD * sizeof(float)},
                                .x_stride = x_stride,
                                .y_stride = y_stride,
                                .n_rows = n_rows,
                                .accumulate = below(3) == 0};
+    p->factor = below(2) ? 1.0f : uniform() * 3.0f;
+    p->scale.host = &p->factor;
+    if (p->factor != 1.0f)
+        p->op.w.scale = (struct kern_view){&p->scale, 0};
     if (p->kind != KERN_ACT_F32 && (style == ALL_ONES || style == EXTREME_LOW || style == EXTREME_HIGH))
         extreme_rows(p);
 }
@@ -242,8 +282,7 @@ static void expect_same(const struct product *p, const float *want, const char *
 static void split_row(uint32_t type, const uint8_t *row, int n, float *scaled, float *minima)
 {
     size_t bytes = qtype_row_bytes(type, (uint64_t)n), block = qtype_info(type)->block_bytes;
-    int at[2];
-    scale_offsets(type, at);
+    const int *at = type_of(type)->scale_at;
     uint8_t *copy = get(bytes);
     memcpy(copy, row, bytes);
     memset(minima, 0, (size_t)n * sizeof(float));
@@ -267,15 +306,15 @@ static double input_value(const struct product *p, int r, int k)
     return (double)row.q[k] * (double)row.d[k / (p->kind == KERN_ACT_Q12_256 ? 256 : 32)];
 }
 
-/* Per accumulation step at most three roundings of a partial sum of the terms (two fma, one conversion), two of a scale
-   product, two in the dequantised weights; sums of the sixteen lanes. Scale products that are subnormal are off by 2^-150 times
-   the integer sum, below 2^23 per value. */
+/* Per accumulation step at most three roundings of a partial sum of the terms (two fma, one conversion), two of a scale product, two
+   in the dequantised weights; sums of the sixteen lanes; one in the product with the factor. Scale products that are subnormal are off
+   by 2^-150 times the integer sum, below 2^23 per value. */
 static void expect_near_double(struct product *p)
 {
     int n = p->op.w.n_in, n_out = p->op.w.n_out;
     size_t row_bytes = qtype_row_bytes(p->op.w.type, (uint64_t)n);
-    int step = p->kind == KERN_ACT_F32 ? 16 : p->kind == KERN_ACT_Q12_32 ? 32 : 256;
-    double bound = (3.0 * (n / step + 1) + 8) * 0x1p-24;
+    int step = p->kind == KERN_ACT_F32 || p->op.w.type == QTYPE_NVFP4 ? 16 : p->kind == KERN_ACT_Q12_32 ? 32 : 256;
+    double bound = (3.0 * (n / step + 1) + 9) * 0x1p-24;
     float *scaled = get((size_t)n * sizeof(float)), *minima = get((size_t)n * sizeof(float));
     bool accumulate = p->op.accumulate;
     p->op.accumulate = false;
@@ -290,6 +329,8 @@ static void expect_near_double(struct product *p)
                 want += ((double)scaled[k] + (double)minima[k]) * x;
                 size += (fabs((double)scaled[k]) + fabs((double)minima[k])) * fabs(x);
             }
+            want *= (double)p->factor;
+            size *= fabs((double)p->factor);
             double got = p->y_base[GUARD + r * p->op.y_stride + o];
             checks++;
             if (!(fabs(got - want) <= bound * size + n * 0x1p-126))
@@ -351,7 +392,7 @@ static void test_row_counts(void **state)
         for (int rows = 1; rows <= 22; rows++) {
             int n_rows = rows == 21 ? 64 : rows == 22 ? 130 : rows;
             struct product p;
-            make_product(&p, types[i], n_rows > 20 ? 256 : 512, 35, n_rows, RANDOM_BYTES);
+            make_product(&p, types[i].id, n_rows > 20 ? 256 : 512, 35, n_rows, RANDOM_BYTES);
             for_each_tier(whole, &p);
             free_product(&p);
         }
@@ -363,7 +404,7 @@ static void test_shapes(void **state)
     for (size_t i = 0; i < N_TYPES; i++)
         for (int round = 0; round < 60; round++) {
             struct product p;
-            make_product(&p, types[i], random_n_in(types[i], 1100), 1 + below(100), 1 + below(9), (enum style)below(N_STYLES));
+            make_product(&p, types[i].id, random_n_in(types[i].id, 1100), 1 + below(100), 1 + below(9), (enum style)below(N_STYLES));
             for_each_tier(whole, &p);
             for_each_tier(pieces, &p);
             free_product(&p);
@@ -377,7 +418,7 @@ static void test_adversarial(void **state)
         for (int style = 0; style < N_STYLES; style++)
             for (int rows = 1; rows <= 5; rows++) {
                 struct product p;
-                make_product(&p, types[i], 768, 33, rows, (enum style)style);
+                make_product(&p, types[i].id, 768, 33, rows, (enum style)style);
                 for_each_tier(whole, &p);
                 free_product(&p);
             }
@@ -410,7 +451,7 @@ static void test_batch_invariance(void **state)
     (void)state;
     for (size_t i = 0; i < N_TYPES; i++) {
         struct product p;
-        make_product(&p, types[i], 512, 40, 130, RANDOM_BYTES);
+        make_product(&p, types[i].id, 512, 40, 130, RANDOM_BYTES);
         p.op.accumulate = false;
         for_each_tier(one_by_one, &p);
         free_product(&p);
@@ -424,7 +465,7 @@ static void test_scalar_against_double(void **state)
         for (int style = 0; style < N_STYLES; style++)
             for (int round = 0; round < 4; round++) {
                 struct product p;
-                make_product(&p, types[i], random_n_in(types[i], 1500), 1 + below(8), 1 + below(4), (enum style)style);
+                make_product(&p, types[i].id, random_n_in(types[i].id, 1500), 1 + below(8), 1 + below(4), (enum style)style);
                 expect_near_double(&p);
                 free_product(&p);
             }
@@ -435,10 +476,10 @@ static void test_reference(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_TYPES; i++) {
-        assert_int_equal(kern_act_kind(&kern_reference, types[i]), KERN_ACT_F32);
+        assert_int_equal(kern_act_kind(&kern_reference, types[i].id), KERN_ACT_F32);
         struct product p;
         int n = 768, n_out = 9, n_rows = 37;
-        make_product(&p, types[i], n, n_out, n_rows, RANDOM_BYTES);
+        make_product(&p, types[i].id, n, n_out, n_rows, RANDOM_BYTES);
         float *x = get((size_t)(n * n_rows) * sizeof(float)), *w = get((size_t)n * sizeof(float));
         for (int k = 0; k < n * n_rows; k++)
             x[k] = uniform();
@@ -453,14 +494,14 @@ static void test_reference(void **state)
         memcpy(got, p.y_base, p.y_floats * sizeof(float));
         reset_output(&p);
         for (int o = 0; o < n_out; o++) {
-            const char *row = (const char *)kern_ptr(op.w.data) + (size_t)o * qtype_row_bytes(types[i], (uint64_t)n);
-            assert_int_equal(dequant_row(types[i], row, w, n), 0);
+            const char *row = (const char *)kern_ptr(op.w.data) + (size_t)o * qtype_row_bytes(types[i].id, (uint64_t)n);
+            assert_int_equal(dequant_row(types[i].id, row, w, n), 0);
             for (int r = 0; r < n_rows; r++) {
                 double sum = 0.0;
                 for (int k = 0; k < n; k++)
                     sum += (double)w[k] * (double)x[r * n + k];
-                float *y = p.y_base + GUARD + r * op.y_stride + o;
-                *y = op.accumulate ? *y + (float)sum : (float)sum;
+                float *y = p.y_base + GUARD + r * op.y_stride + o, v = (float)(sum * (double)p.factor);
+                *y = op.accumulate ? *y + v : v;
             }
         }
         expect_same(&p, got, "reference", "matmul");
@@ -475,7 +516,8 @@ static void test_reference(void **state)
 
 struct moe {
     struct op_moe_matmul op;
-    struct kern_buf w, x, y, group, float_x;
+    struct kern_buf w, x, y, group, float_x, scale;
+    float factor[7]; /* of the experts */
     float *y_base;
     size_t y_floats;
     int kind, n_x;
@@ -530,7 +572,7 @@ static void make_moe(struct moe *m, uint32_t type, int n_in, int n_out, int n_ro
     m->y_floats = (size_t)(n_rows * n_used * y_stride) + 2 * GUARD;
     m->y_base = get(m->y_floats * sizeof(float));
     m->y.host = m->y_base;
-    m->op = (struct op_moe_matmul){.w = {{&m->w, 0}, type, n_in, n_out, n_expert},
+    m->op = (struct op_moe_matmul){.w = {.data = {&m->w, 0}, .type = type, .n_in = n_in, .n_out = n_out, .n_expert = n_expert},
                                    .x = {m->kind == KERN_ACT_F32 ? &m->float_x : &m->x, 0},
                                    .y = {&m->y, GUARD * sizeof(float)},
                                    .group = {&m->group, 0},
@@ -539,6 +581,11 @@ static void make_moe(struct moe *m, uint32_t type, int n_in, int n_out, int n_ro
                                    .n_rows = n_rows,
                                    .n_used = n_used,
                                    .x_per_pair = per_pair};
+    for (int e = 0; e < n_expert; e++)
+        m->factor[e] = uniform() * 2.0f;
+    m->scale.host = m->factor;
+    if (below(2))
+        m->op.w.scale = (struct kern_view){&m->scale, 0};
 }
 
 static void free_moe(struct moe *m)
@@ -569,6 +616,8 @@ static float *moe_by_matmul(struct moe *m, kern_matmul_fn *matmul, int kind)
             size_t x_row = kern_act_bytes((enum kern_act)kind, op->w.n_in);
             one.w.data =
                 kern_view_at(op->w.data, qtype_row_bytes(op->w.type, (uint64_t)op->w.n_in) * (size_t)(op->w.n_out * e));
+            if (op->w.scale.buf)
+                one.w.scale = kern_view_at(op->w.scale, (size_t)e * sizeof(float));
             one.x = kern_view_at(kind == KERN_ACT_F32 ? (struct kern_view){&m->float_x, 0} : op->x, x_row * (size_t)r);
             one.y = kern_view_at(op->y, (size_t)(p * op->y_stride) * sizeof(float));
             matmul(&one, NULL, 0, op->w.n_out);
@@ -600,7 +649,7 @@ static void test_moe(void **state)
     for (size_t i = 0; i < N_TYPES; i++)
         for (int round = 0; round < 4; round++) {
             struct moe m;
-            make_moe(&m, types[i], 512, 20 + 25 * round, round == 3 ? 150 : 1 + 6 * round, round == 3 ? 2 : 7, round == 3 ? 1 : 3,
+            make_moe(&m, types[i].id, 512, 20 + 25 * round, round == 3 ? 150 : 1 + 6 * round, round == 3 ? 2 : 7, round == 3 ? 1 : 3,
                      round & 1);
             float *want = moe_by_matmul(&m, kern_matmul_scalar, m.kind);
             expect_moe(&m, kern_moe_matmul_scalar, &m.op, want);
@@ -714,10 +763,8 @@ static void test_quant_act_tiers(void **state)
 static void test_act_kinds(void **state)
 {
     (void)state;
-    static const int want[] = {KERN_ACT_F32,   KERN_ACT_F32,    KERN_ACT_F32,    KERN_ACT_Q12_32,
-                               KERN_ACT_Q12_32, KERN_ACT_Q12_256, KERN_ACT_Q12_256, KERN_ACT_Q12_256};
     for (size_t i = 0; i < N_TYPES; i++)
-        assert_int_equal(kern_act_kind(&kern_scalar, types[i]), want[i]);
+        assert_int_equal(kern_act_kind(&kern_scalar, types[i].id), types[i].act);
     assert_int_equal(kern_act_kind(&kern_scalar, QTYPE_Q8_K), -1);
     assert_int_equal(kern_act_kind(&kern_scalar, 4), -1);
     assert_int_equal(kern_act_kind(&kern_scalar, UINT32_MAX), -1);
@@ -731,19 +778,24 @@ static void test_embed(void **state)
     (void)state;
     for (size_t i = 0; i < N_TYPES; i++) {
         int n = 512, n_vocab = 11, n_rows = 6, stride = n + 5;
-        size_t row_bytes = qtype_row_bytes(types[i], (uint64_t)n);
+        size_t row_bytes = qtype_row_bytes(types[i].id, (uint64_t)n);
         struct kern_buf table = {get(row_bytes * (size_t)n_vocab), 0}, out = {get((size_t)(n_rows * stride) * sizeof(float)), 0};
-        fill_weights(types[i], table.host, row_bytes * (size_t)n_vocab, RANDOM_BYTES);
+        fill_weights(types[i].id, table.host, row_bytes * (size_t)n_vocab, RANDOM_BYTES);
         int32_t token[] = {10, 0, 3, 3, 7, 1};
         struct kern_batch batch = {.n_rows = n_rows, .token = token};
-        struct op_embed op = {{{&table, 0}, types[i], n, n_vocab, 1}, {&out, 0}, stride};
-        float want[512];
+        float factor = 0.375f, want[512];
+        struct kern_buf scale = {&factor, sizeof factor};
+        struct op_embed op = {{.data = {&table, 0}, .type = types[i].id, .n_in = n, .n_out = n_vocab, .n_expert = 1}, {&out, 0}, stride};
+        if (i % 2)
+            op.table.scale = (struct kern_view){&scale, 0};
         for (const char *const *name = kern_tiers(); *name; name++) {
             memset(out.host, 0xA5, (size_t)(n_rows * stride) * sizeof(float));
             kern_select(*name)->embed(&op, &batch, 0, 2);
             kern_select(*name)->embed(&op, &batch, 2, n_rows);
             for (int r = 0; r < n_rows; r++) {
-                assert_int_equal(dequant_row(types[i], (char *)table.host + row_bytes * (size_t)token[r], want, n), 0);
+                assert_int_equal(dequant_row(types[i].id, (char *)table.host + row_bytes * (size_t)token[r], want, n), 0);
+                for (int k = 0; k < n && i % 2; k++)
+                    want[k] *= factor;
                 checks++;
                 assert_memory_equal((float *)out.host + r * stride, want, sizeof want);
                 assert_int_equal(((uint8_t *)out.host)[(r * stride + n) * 4], 0xA5);

@@ -20,7 +20,7 @@
 
 #define N_TOKENS 1000
 #define N_BESIDE 700
-#define N_TYPES 9 /* the eight and a mixture */
+#define N_TYPES (N_RECODE_TYPES + 1) /* and a mixture */
 
 static const int splits[] = {1, 3, 7, 64, 512, N_TOKENS};
 #define N_SPLITS 6
@@ -159,7 +159,7 @@ static void check_baseline(const char *name, const struct result *b)
 static bool make_model(bool moe, int type_index, char label[64], const char **path)
 {
     const char *source = support_model(moe ? "tiny-moe-q8_0.gguf" : "tiny-bf16.gguf");
-    int type = type_index < 8 ? recode_types[type_index] : RECODE_MIXED;
+    int type = type_index < N_RECODE_TYPES ? recode_types[type_index] : RECODE_MIXED;
     if (!source)
         return false;
     snprintf(label, 64, "%s-%s.gguf", moe ? "moe" : "dense", type < 0 ? "mixed" : qtype_info((uint32_t)type)->name);
@@ -191,7 +191,7 @@ static void check_model_full(bool moe, int type_index)
     free_result(&baseline);
     for (size_t v = 1; v < 4; v++) { /* other cache types: the mixture stands for all weight types */
         way = (struct way){.tier = tiers[0], .kv_type = kv_types[v], .threads = 1, .split = n_tokens};
-        if (type_index < 8 || !run_way(path, &way, &baseline))
+        if (type_index < N_RECODE_TYPES || !run_way(path, &way, &baseline))
             continue;
         for (int t = 0; tiers[t]; t++)
             for (int i = 0; i < N_SPLITS && strcmp(tiers[t], "scalar"); i++) {

@@ -48,10 +48,10 @@ static INLINE void tail16(uint32_t type, vf acc[PARTS], const uint8_t *w, const 
         acc[p] = vf_load(lane + p * LANES);
 }
 
-/* Outputs y[r][o .. o + n_cols) of R input rows. The next tile is prefetched from the address `next` on, unless `fresh` is
+/* Outputs y[r][o .. o + n_cols) of R input rows, times scale. The next tile is prefetched from the address `next` on, unless `fresh` is
    false: these weights were read before. */
 static INLINE void float_tile(uint32_t type, const uint8_t *const wrow[FW], bool fresh, uintptr_t next, const struct mm_row *row,
-                              int n, int64_t o, int n_cols, bool accumulate, int R)
+                              int n, float scale, int64_t o, int n_cols, bool accumulate, int R)
 {
     const size_t width = type == QTYPE_F32 ? 4 : 2;
     vf acc[FX][FW][PARTS];
@@ -88,7 +88,7 @@ static INLINE void float_tile(uint32_t type, const uint8_t *const wrow[FW], bool
         for (int c = 0; c < FW; c++) {
             if (n % 16)
                 tail16(type, acc[r][c], wrow[c], row[r].x, n);
-            float v = vf_reduce16(acc[r][c]);
+            float v = vf_reduce16(acc[r][c]) * scale;
             if (c < n_cols)
                 row[r].y[o + c] = accumulate ? row[r].y[o + c] + v : v;
         }
@@ -104,7 +104,7 @@ static INLINE void float_columns(uint32_t type, const struct mm_weight *w, bool 
         for (int i = 0; i < FW; i++)
             wrow[i] = w->data + (size_t)(o + (i < n_cols ? i : n_cols - 1)) * w->row_bytes;
         uintptr_t next = (uintptr_t)wrow[0] + (o + FW < end ? FW * w->row_bytes : 0);
-        float_tile(type, wrow, fresh, next, row, w->n_in, o, n_cols, accumulate, R);
+        float_tile(type, wrow, fresh, next, row, w->n_in, w->scale, o, n_cols, accumulate, R);
     }
 }
 

@@ -17,7 +17,8 @@
  * cannot matter. Lanes beyond the last column repeat it and are not stored.
  *
  * From the tier: NV, MR (4 or 6), LANES, vi, vf, v_*, vf_*, and dot_acc with dot_zero, dot_add, dot_sum: the accumulator of
- * one vector of outputs. From the file of kernels: BLOCK, the values per block (32 or 256).
+ * one vector of outputs. From the file of kernels: BLOCK, the weights that share a float scale (16, 32
+ * or 256), and OFFSETS: whether each block has a float offset besides (1 only for BLOCK 32).
  */
 #ifndef SKUA_KERN_CPU_MM_QUANT_H
 #define SKUA_KERN_CPU_MM_QUANT_H
@@ -29,29 +30,36 @@
 #define NR (NV * LANES)
 #define MD 4 /* input rows that are multiplied directly */
 #define PANEL_VALUES 256
+#define ACT_BLOCK (BLOCK == 256 ? 256 : 32) /* values per scale of the activations */
 
 struct panel {
     _Alignas(64) int16_t w[PANEL_VALUES / 2][NV][2 * LANES];
     float d[PANEL_VALUES / BLOCK][NV][LANES];
+#if OFFSETS
+    float m[PANEL_VALUES / BLOCK][NV][LANES];
+#endif
     float dmin[NV][LANES];
-    int32_t min[8][NV][LANES]; /* minimum of sub-block j in both halves of a lane, for bsum[2j] and bsum[2j + 1] */
+    int32_t min[8][NV][LANES]; /* the minima that go with bsum[2j] and bsum[2j + 1], in the halves of a lane */
 };
 
 struct sink {
     int n_direct; /* input rows to multiply with at once; 0: store to the panel. Known at compile time */
     struct panel *panel;
     int v;
-    const int16_t *q[MD], *bsum[MD];           /* of the current block */
+    const int16_t *q[MD], *bsum[MD];           /* of the current stored block */
+    const float *dx[MD];
     dot_acc part[2][MD], offset[MD], min[MD]; /* part: of the current sub-blocks */
     vi sum[MD];
-    vf d, dmin;
+    vf d, dmin, m;
+    vf f[MD]; /* the outputs so far */
     uintptr_t next; /* where to prefetch: as far into the next tile as the unpacking is into this one */
 };
 
-/* Unpacks n_blocks consecutive blocks at `offset` of LANES rows; 1 if the sink multiplies directly, or if a block is 256. */
+/* Unpacks n_blocks consecutive stored blocks (as the file keeps them: 32, 64 or 256 values) at `offset` of LANES rows; 1 if the
+   sink multiplies directly, or if a block is 256. */
 typedef void unpack_fn(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks);
 
-/* Every byte of a block is loaded exactly once, through load_words and load_f16; each prefetches as much of the next tile.
+/* Every byte of a block is loaded exactly once, through load_words and its like; each prefetches as much of the next tile.
    The rows of a tile are read side by side, which no hardware prefetcher follows, but tiles follow each other in memory. */
 static INLINE void prefetch_next(struct sink *s, size_t row_bytes)
 {
@@ -78,6 +86,17 @@ static INLINE vf load_f16(struct sink *s, const uint8_t *const row[LANES], size_
         half[i] = h;
     }
     return vf_from_low_f16(v_load(half));
+}
+
+/* Four bytes at `offset` of LANES rows. */
+static INLINE vi load_word(struct sink *s, const uint8_t *const row[LANES], size_t offset)
+{
+    uint32_t word[LANES];
+    prefetch_next(s, 4);
+    UNROLL
+    for (int i = 0; i < LANES; i++)
+        memcpy(&word[i], row[i] + offset, sizeof word[i]);
+    return v_load(word);
 }
 
 static INLINE vi broadcast32(const void *p)
@@ -143,7 +162,18 @@ static INLINE void put_dmin(struct sink *s, vf dmin)
         s->dmin = dmin;
 }
 
-/* The minimum of sub-block j, in both halves of a lane. */
+#if OFFSETS
+/* The offset of block b. */
+static INLINE void put_m(struct sink *s, int b, vf m)
+{
+    if (s->n_direct == 0)
+        vf_store(s->panel->m[b][s->v], m);
+    else
+        s->m = m;
+}
+#endif
+
+/* The minima that bsum[2j] and bsum[2j + 1] are multiplied with, in the halves of a lane. */
 static INLINE void put_min(struct sink *s, int j, vi min)
 {
     if (s->n_direct == 0)
@@ -152,6 +182,25 @@ static INLINE void put_min(struct sink *s, int j, vi min)
     for (int r = 0; r < MD; r++)
         if (r < s->n_direct)
             s->min[r] = dot_add(s->min[r], min, broadcast32(s->bsum[r] + 2 * j));
+}
+
+/* Block b is complete; `mins`: its format has minima. */
+static INLINE void end_block(struct sink *s, int b, bool mins)
+{
+    UNROLL
+    for (int r = 0; r < MD; r++) {
+        if (r >= s->n_direct)
+            break;
+        vf dx = vf_set(s->dx[r][b * BLOCK / ACT_BLOCK]);
+        s->f[r] = vf_fma(vf_mul(s->d, dx), vf_from_int(v_add(s->sum[r], dot_sum(s->offset[r]))), s->f[r]);
+        if (mins)
+            s->f[r] = vf_fnma(vf_mul(s->dmin, dx), vf_from_int(dot_sum(s->min[r])), s->f[r]);
+#if OFFSETS
+        s->f[r] = vf_fma(vf_mul(s->m, dx), vf_set((float)(s->bsum[r][2 * b] + s->bsum[r][2 * b + 1])), s->f[r]);
+#endif
+        s->sum[r] = v_zero();
+        s->offset[r] = s->min[r] = dot_zero();
+    }
 }
 
 /* ---- what unpack functions share ---- */
@@ -186,6 +235,21 @@ static INLINE void put_nibbles(struct sink *s, int t, int dist, int low, int hig
         put_pair(s, t + i, low, v_and(pair[i], v_set(0x000F000F)), offset, low_scale);
         put_pair(s, t + dist + i, high, v_srl16(pair[i], 4), offset, high_scale);
     }
+}
+
+/* The same for four signed bytes per lane. */
+static INLINE void put_signed_bytes(struct sink *s, int t, int k, vi values, const vi *scale)
+{
+    vi pair[2];
+    v_widen_signed(values, pair);
+    put_pair(s, t, k, pair[0], NULL, scale);
+    put_pair(s, t + 1, k, pair[1], NULL, scale);
+}
+
+/* Bits 4i to 4i + 3 of every lane, one per byte, as 0 or 1. */
+static INLINE vi spread_bits(vi bits, int i)
+{
+    return v_and(v_mul(v_and(v_srl(bits, 4 * i), v_set(0xF)), v_set(0x00204081)), v_set(0x01010101));
 }
 
 /* ---- multiplying R input rows with a panel whose first value is value `at` of the rows ---- */
@@ -225,7 +289,7 @@ static INLINE void sum_block(const struct panel *p, int t, const int16_t *const 
         }
 }
 
-/* Per block: acc = fma(dw * dx, sum, acc). */
+/* Per block: acc = fma(dw * dx, sum, acc); with OFFSETS then fma(m * dx, sum of the activations, acc). */
 static INLINE void multiply(const struct panel *p, const struct mm_row *row, int at, int n_blocks, float acc[][NR], int R)
 {
     ROLLED
@@ -238,11 +302,19 @@ static INLINE void multiply(const struct panel *p, const struct mm_row *row, int
         sum_block(p, BLOCK / 2 * b, q, sum, R);
         UNROLL
         for (int r = 0; r < R; r++) {
-            vf dx = vf_set(row[r].q.d[at / BLOCK + b]);
+            vf dx = vf_set(row[r].q.d[(at + BLOCK * b) / ACT_BLOCK]);
+#if OFFSETS
+            const int16_t *bsum = row[r].q.bsum + at / 16 + 2 * b;
+            vf all = vf_set((float)(bsum[0] + bsum[1]));
+#endif
             UNROLL
             for (int v = 0; v < NV; v++) {
                 float *f = acc[r] + v * LANES;
-                vf_store(f, vf_fma(vf_mul(vf_load(p->d[b][v]), dx), vf_from_int(sum[r][v]), vf_load(f)));
+                vf y = vf_fma(vf_mul(vf_load(p->d[b][v]), dx), vf_from_int(sum[r][v]), vf_load(f));
+#if OFFSETS
+                y = vf_fma(vf_mul(vf_load(p->m[b][v]), dx), all, y);
+#endif
+                vf_store(f, y);
             }
         }
     }
@@ -311,14 +383,15 @@ typedef void panel_fn(struct panel *p, int v, const uint8_t *const wrow[LANES], 
 
 /* The code that is made for each weight type. */
 struct mm_format {
-    size_t block_bytes;
+    int values;         /* of a stored block */
+    size_t block_bytes; /* likewise */
     bool mins;
     panel_fn *unpack;
     direct_fn *direct[3]; /* for 1, 2 and 4 input rows */
 };
 
-static INLINE void multiply_direct(size_t block_bytes, bool mins, unpack_fn *unpack, const uint8_t *const wrow[LANES],
-                                   size_t ahead, int n_in, const struct mm_row *const row[MD], float out[MD][LANES], int R)
+static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *unpack, const uint8_t *const wrow[LANES], size_t ahead,
+                                   int n_in, const struct mm_row *const row[MD], float out[MD][LANES], int R)
 {
     vf f[MD];
     UNROLL
@@ -326,23 +399,21 @@ static INLINE void multiply_direct(size_t block_bytes, bool mins, unpack_fn *unp
         f[r] = vf_zero();
     size_t offset = 0;
     ROLLED
-    for (int at = 0; at < n_in; at += BLOCK, offset += block_bytes) {
+    for (int at = 0; at < n_in; at += values, offset += block_bytes) {
         struct sink s = {.n_direct = R, .next = (uintptr_t)wrow[0] + ahead + LANES * offset};
         UNROLL
         for (int r = 0; r < R; r++) {
             s.q[r] = row[r]->q.q + at;
             s.bsum[r] = row[r]->q.bsum + at / 16;
+            s.dx[r] = row[r]->q.d + at / ACT_BLOCK;
             s.part[0][r] = s.part[1][r] = s.offset[r] = s.min[r] = dot_zero();
             s.sum[r] = v_zero();
+            s.f[r] = f[r];
         }
         unpack(&s, wrow, offset, 1);
         UNROLL
-        for (int r = 0; r < R; r++) {
-            vf dx = vf_set(row[r]->q.d[at / BLOCK]);
-            f[r] = vf_fma(vf_mul(s.d, dx), vf_from_int(v_add(s.sum[r], dot_sum(s.offset[r]))), f[r]);
-            if (mins)
-                f[r] = vf_fnma(vf_mul(s.dmin, dx), vf_from_int(dot_sum(s.min[r])), f[r]);
-        }
+        for (int r = 0; r < R; r++)
+            f[r] = s.f[r];
     }
     UNROLL
     for (int r = 0; r < R; r++)
@@ -356,10 +427,12 @@ static void weight_rows(const struct mm_weight *w, int64_t o, int64_t end, int c
         wrow[i] = w->data + (size_t)(o + i < end ? o + i : end - 1) * w->row_bytes;
 }
 
-static void put_outputs(float *y, const float *v, int n, bool accumulate)
+static void put_outputs(float *y, const float *v, int n, float scale, bool accumulate)
 {
-    for (int i = 0; i < n; i++)
-        y[i] = accumulate ? y[i] + v[i] : v[i];
+    for (int i = 0; i < n; i++) {
+        float x = v[i] * scale;
+        y[i] = accumulate ? y[i] + x : x;
+    }
 }
 
 static void mm_direct(const struct mm_format *format, const struct mm_weight *w, const struct mm_row *row, int n_rows,
@@ -375,7 +448,7 @@ static void mm_direct(const struct mm_format *format, const struct mm_weight *w,
         weight_rows(w, o, end, LANES, wrow);
         direct(wrow, o + LANES < end ? LANES * w->row_bytes : 0, w->n_in, rows, f);
         for (int r = 0; r < n_rows; r++)
-            put_outputs(row[r].y + o, f[r], end - o < LANES ? (int)(end - o) : LANES, accumulate);
+            put_outputs(row[r].y + o, f[r], end - o < LANES ? (int)(end - o) : LANES, w->scale, accumulate);
     }
 }
 
@@ -389,30 +462,30 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
         weight_rows(w, o, end, NR, wrow);
         memset(acc, 0, (size_t)n_rows * sizeof acc[0]);
         for (int at = 0; at < w->n_in; at += PANEL_VALUES) {
-            int n_blocks = (w->n_in - at < PANEL_VALUES ? w->n_in - at : PANEL_VALUES) / BLOCK;
-            size_t offset = (size_t)(at / BLOCK) * format->block_bytes;
+            int values = w->n_in - at < PANEL_VALUES ? w->n_in - at : PANEL_VALUES;
+            size_t offset = (size_t)(at / format->values) * format->block_bytes;
             for (int v = 0; v < NV; v++)
-                format->unpack(&p, v, wrow + v * LANES, o + NR < end ? NR * w->row_bytes : 0, offset, n_blocks);
-            multiply_all(&p, row, n_rows, at, n_blocks, acc);
+                format->unpack(&p, v, wrow + v * LANES, o + NR < end ? NR * w->row_bytes : 0, offset, values / format->values);
+            multiply_all(&p, row, n_rows, at, values / BLOCK, acc);
             if (format->mins)
                 subtract_minima(&p, row, n_rows, at, acc);
         }
         for (int r = 0; r < n_rows; r++)
-            put_outputs(row[r].y + o, acc[r], end - o < NR ? (int)(end - o) : NR, accumulate);
+            put_outputs(row[r].y + o, acc[r], end - o < NR ? (int)(end - o) : NR, w->scale, accumulate);
     }
 }
 
-/* The kernel mm_<name>_<isa> of a weight type, from unpack_<name>. */
-#define MM_DIRECT(name, R, bytes, mins) \
+/* The kernel mm_<name>_<isa> of a weight type, from unpack_<name>: values and bytes of a stored block. */
+#define MM_DIRECT(name, R, values, bytes) \
     static NOINLINE void direct_##name##_##R(const uint8_t *const wrow[LANES], size_t ahead, int n_in, \
                                              const struct mm_row *const row[MD], float f[MD][LANES]) \
     { \
-        multiply_direct(bytes, mins, unpack_##name, wrow, ahead, n_in, row, f, R); \
+        multiply_direct(values, bytes, unpack_##name, wrow, ahead, n_in, row, f, R); \
     }
-#define MM_QUANT_KERNEL(name, bytes, has_mins) \
-    MM_DIRECT(name, 1, bytes, has_mins) \
-    MM_DIRECT(name, 2, bytes, has_mins) \
-    MM_DIRECT(name, 4, bytes, has_mins) \
+#define MM_QUANT_KERNEL(name, values, bytes, has_mins) \
+    MM_DIRECT(name, 1, values, bytes) \
+    MM_DIRECT(name, 2, values, bytes) \
+    MM_DIRECT(name, 4, values, bytes) \
     static NOINLINE void panel_##name(struct panel *p, int v, const uint8_t *const wrow[LANES], size_t ahead, size_t offset, \
                                       int n_blocks) \
     { \
@@ -422,7 +495,7 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
     void MM_NAME(name)(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin, \
                        int64_t end) \
     { \
-        static const struct mm_format format = {bytes, has_mins, panel_##name, \
+        static const struct mm_format format = {values, bytes, has_mins, panel_##name, \
                                                 {direct_##name##_1, direct_##name##_2, direct_##name##_4}}; \
         (n_rows <= MD ? mm_direct : mm_panel)(&format, w, row, n_rows, accumulate, begin, end); \
     }

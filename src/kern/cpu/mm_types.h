@@ -1,5 +1,6 @@
 /* The weight types that have kernels, the names of the kernels, and the file of kernels each belongs to: mm_float.h (F32, F16,
- * BF16), mm_b32.h (blocks of 32 values), mm_k.h (blocks of 256 with scaled sub-blocks). Each of these has one small source
+ * BF16), mm_b32.h (blocks of 32 values), mm_b16.h (16), mm_affine.h (32 or 64 with an offset), mm_k.h (256 with scaled sub-blocks),
+ * mm_iq.h (256, codebooks). Each of these has one small source
  * file per instruction set, mm_<file>_<isa>.c, which defines MM_ISA and the sizes of its tiles.
  */
 #ifndef SKUA_KERN_CPU_MM_TYPES_H
@@ -9,7 +10,11 @@
 #include "quant/type.h"
 
 #define MM_FLOAT_TYPES(X) X(F32, f32) X(F16, f16) X(BF16, bf16)
-#define MM_QUANT_TYPES(X) X(Q8_0, q8_0) X(Q4_0, q4_0) X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k)
+#define MM_QUANT_TYPES(X) \
+    X(Q8_0, q8_0) X(Q4_0, q4_0) X(Q5_0, q5_0) X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(NVFP4, nvfp4) \
+    X(Q4_1, q4_1) X(Q5_1, q5_1) X(Q4_64A, q4_64a) X(Q2_64A, q2_64a) \
+    X(Q2_K, q2_k) X(Q3_K, q3_k) X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k) \
+    X(IQ4_XS, iq4_xs) X(IQ2_XXS, iq2_xxs) X(IQ2_S, iq2_s)
 
 #define MM_JOIN(name, isa) mm_##name##_##isa
 #define MM_NAME_OF(name, isa) MM_JOIN(name, isa)

@@ -20,6 +20,8 @@ static INLINE vi v_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 static INLINE vi v_mul(vi a, vi b) { return _mm256_mullo_epi32(a, b); } /* low halves */
 static INLINE vi v_and(vi a, vi b) { return _mm256_and_si256(a, b); }
 static INLINE vi v_or(vi a, vi b) { return _mm256_or_si256(a, b); }
+static INLINE vi v_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
+static INLINE vi v_sub(vi a, vi b) { return _mm256_sub_epi32(a, b); }
 static INLINE vi v_sll(vi a, int n) { return _mm256_slli_epi32(a, n); }
 static INLINE vi v_srl(vi a, int n) { return _mm256_srli_epi32(a, n); }
 static INLINE vi v_sra(vi a, int n) { return _mm256_srai_epi32(a, n); }
@@ -67,6 +69,24 @@ static INLINE vi v_byte_twice_signed(vi a, int i)
     return _mm256_srai_epi16(_mm256_shuffle_epi8(a, _mm256_add_epi8(at, lane)), 8);
 }
 
+/* Every byte (0 to 15) replaced by the entry of a table. */
+static INLINE vi v_lookup(const int8_t table[16], vi index)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table)), index);
+}
+
+/* table[index] of every lane; the table has an even number of entries, and starts at a multiple of 2 bytes. Reads pairs of entries, so
+   nothing beyond the table. */
+static INLINE vi v_gather16(const uint16_t *table, vi index)
+{
+    vi pair = _mm256_i32gather_epi32((const void *)table, _mm256_srli_epi32(index, 1), 4);
+    vi shift = _mm256_slli_epi32(_mm256_and_si256(index, v_set(1)), 4);
+    return _mm256_and_si256(_mm256_srlv_epi32(pair, shift), v_set(0xFFFF));
+}
+
+/* Lanes that equal x become 0. */
+static INLINE vi v_clear_equal(vi a, int32_t x) { return _mm256_andnot_si256(_mm256_cmpeq_epi32(a, v_set(x)), a); }
+
 static INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static INLINE void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
 static INLINE vf vf_zero(void) { return _mm256_setzero_ps(); }
@@ -75,6 +95,7 @@ static INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }   /* a * b + c */
 static INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } /* -(a * b) + c */
 static INLINE vf vf_from_int(vi a) { return _mm256_cvtepi32_ps(a); }
+static INLINE vf vf_from_bits(vi a) { return _mm256_castsi256_ps(a); }
 
 /* The f16 in the low half of every lane. */
 static INLINE vf vf_from_low_f16(vi a)

@@ -20,6 +20,8 @@ static INLINE vi v_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 static INLINE vi v_mul(vi a, vi b) { return _mm512_mullo_epi32(a, b); } /* low halves */
 static INLINE vi v_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 static INLINE vi v_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+static INLINE vi v_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
+static INLINE vi v_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
 static INLINE vi v_sll(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 static INLINE vi v_srl(vi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 static INLINE vi v_sra(vi a, int n) { return _mm512_srai_epi32(a, (unsigned)n); }
@@ -74,6 +76,23 @@ static INLINE vi v_byte_twice_signed(vi a, int i)
     return _mm512_srai_epi16(_mm512_shuffle_epi8(a, _mm512_add_epi8(at, lane)), 8);
 }
 
+/* Every byte (0 to 15) replaced by the entry of a table. */
+static INLINE vi v_lookup(const int8_t table[16], vi index)
+{
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table)), index);
+}
+
+/* table[index] of every lane, read in pairs of entries; see vec_avx2.h. */
+static INLINE vi v_gather16(const uint16_t *table, vi index)
+{
+    vi pair = _mm512_i32gather_epi32(_mm512_srli_epi32(index, 1), (const void *)table, 4);
+    vi shift = _mm512_slli_epi32(_mm512_and_si512(index, v_set(1)), 4);
+    return _mm512_and_si512(_mm512_srlv_epi32(pair, shift), v_set(0xFFFF));
+}
+
+/* Lanes that equal x become 0. */
+static INLINE vi v_clear_equal(vi a, int32_t x) { return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(a, v_set(x)), a); }
+
 static INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static INLINE void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
 static INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
@@ -82,6 +101,7 @@ static INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }   /* a * b + c */
 static INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } /* -(a * b) + c */
 static INLINE vf vf_from_int(vi a) { return _mm512_cvtepi32_ps(a); }
+static INLINE vf vf_from_bits(vi a) { return _mm512_castsi512_ps(a); }
 
 /* The f16 in the low half of every lane. */
 static INLINE vf vf_from_low_f16(vi a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }

@@ -26,6 +26,15 @@ static INLINE vi v_add(vi a, vi b) { return vaddq_u32(a, b); }
 static INLINE vi v_mul(vi a, vi b) { return vmulq_u32(a, b); }
 static INLINE vi v_and(vi a, vi b) { return vandq_u32(a, b); }
 static INLINE vi v_or(vi a, vi b) { return vorrq_u32(a, b); }
+static INLINE vi v_xor(vi a, vi b) { return veorq_u32(a, b); }
+static INLINE vi v_sub(vi a, vi b) { return vsubq_u32(a, b); }
+static INLINE vi v_clear_equal(vi a, int32_t x) { return vbicq_u32(a, vceqq_u32(a, v_set(x))); }
+static INLINE vi v_lookup(const int8_t table[16], vi index) { return vreinterpretq_u32_s8(vqtbl1q_s8(vld1q_s8(table), V_U8(index))); }
+static INLINE vi v_gather16(const uint16_t *table, vi index)
+{
+    return (vi){table[vgetq_lane_u32(index, 0)], table[vgetq_lane_u32(index, 1)], table[vgetq_lane_u32(index, 2)],
+                table[vgetq_lane_u32(index, 3)]};
+}
 static INLINE vi v_sll(vi a, int n) { return vshlq_u32(a, vdupq_n_s32(n)); }
 static INLINE vi v_srl(vi a, int n) { return vshlq_u32(a, vdupq_n_s32(-n)); }
 static INLINE vi v_sra(vi a, int n) { return vreinterpretq_u32_s32(vshlq_s32(V_S32(a), vdupq_n_s32(-n))); }
@@ -101,6 +110,7 @@ static INLINE vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
 static INLINE vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
 static INLINE vf vf_fnma(vf a, vf b, vf c) { return vfmsq_f32(c, a, b); }
 static INLINE vf vf_from_int(vi a) { return vcvtq_f32_s32(V_S32(a)); }
+static INLINE vf vf_from_bits(vi a) { return vreinterpretq_f32_u32(a); }
 
 static INLINE vf vf_from_low_f16(vi a) { return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(a))); }
 

@@ -27,6 +27,7 @@ void kern_matmul_refd(const struct op_matmul *op, const struct kern_batch *batch
 {
     (void)batch;
     size_t row_bytes = qtype_row_bytes(op->w.type, (uint64_t)op->w.n_in);
+    double scale = (double)kern_scale(&op->w, 0);
     for (int32_t r0 = 0; r0 < op->n_rows; r0 += ROWS) {
         int n = op->n_rows - r0 < ROWS ? op->n_rows - r0 : ROWS;
         const float *x[ROWS];
@@ -37,14 +38,15 @@ void kern_matmul_refd(const struct op_matmul *op, const struct kern_batch *batch
             dot_rows(&op->w, (const char *)kern_ptr(op->w.data) + (size_t)o * row_bytes, x, n, sum);
             for (int r = 0; r < n; r++) {
                 float *y = (float *)kern_ptr(op->y) + (int64_t)(r0 + r) * op->y_stride + o;
-                *y = op->accumulate ? *y + (float)sum[r] : (float)sum[r];
+                float v = (float)(sum[r] * scale);
+                *y = op->accumulate ? *y + v : v;
             }
         }
     }
 }
 
-/* Columns [o_begin, o_end) of one expert's matrix for its list of pairs. */
-static void expert_columns(const struct op_moe_matmul *op, const char *w, const int32_t *pair, int32_t n_pairs,
+/* Columns [o_begin, o_end) of one expert's matrix, times scale, for its list of pairs. */
+static void expert_columns(const struct op_moe_matmul *op, const char *w, double scale, const int32_t *pair, int32_t n_pairs,
                            int64_t o_begin, int64_t o_end)
 {
     size_t row_bytes = qtype_row_bytes(op->w.type, (uint64_t)op->w.n_in);
@@ -59,7 +61,7 @@ static void expert_columns(const struct op_moe_matmul *op, const char *w, const 
             double sum[ROWS];
             dot_rows(&op->w, w + (size_t)o * row_bytes, x, n, sum);
             for (int i = 0; i < n; i++)
-                ((float *)kern_ptr(op->y))[(int64_t)pair[i0 + i] * op->y_stride + o] = (float)sum[i];
+                ((float *)kern_ptr(op->y))[(int64_t)pair[i0 + i] * op->y_stride + o] = (float)(sum[i] * scale);
         }
     }
 }
@@ -74,6 +76,6 @@ void kern_moe_matmul_refd(const struct op_moe_matmul *op, const struct kern_batc
         int64_t e = u / n_blocks, o_begin = 32 * (u % n_blocks);
         int64_t o_end = o_begin + 32 < op->w.n_out ? o_begin + 32 : op->w.n_out;
         const char *w = (const char *)kern_ptr(op->w.data) + (size_t)(e * op->w.n_out) * row_bytes;
-        expert_columns(op, w, pair + first[e], first[e + 1] - first[e], o_begin, o_end);
+        expert_columns(op, w, (double)kern_scale(&op->w, e), pair + first[e], first[e + 1] - first[e], o_begin, o_end);
     }
 }

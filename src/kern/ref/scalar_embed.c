@@ -8,6 +8,11 @@ void kern_embed_scalar(const struct op_embed *op, const struct kern_batch *batch
     size_t row_bytes = qtype_row_bytes(op->table.type, (uint64_t)op->table.n_in);
     const char *table = kern_ptr(op->table.data);
     float *out = kern_ptr(op->out);
-    for (int64_t r = begin; r < end; r++)
-        dequant_row(op->table.type, table + (size_t)batch->token[r] * row_bytes, out + r * op->stride, op->table.n_in);
+    float scale = kern_scale(&op->table, 0);
+    for (int64_t r = begin; r < end; r++) {
+        float *row = out + r * op->stride;
+        dequant_row(op->table.type, table + (size_t)batch->token[r] * row_bytes, row, op->table.n_in);
+        for (int32_t i = 0; i < op->table.n_in && op->table.scale.buf; i++)
+            row[i] *= scale;
+    }
 }
