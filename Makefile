@@ -68,7 +68,10 @@ ALLLD    := $(SANFLAGS) -pthread $(LDFLAGS)
 ALLLIBS  := $(PKG_LIBS) -lm
 
 # Kernel files carry their instruction set in their name; only these may be compiled for more than the base machine.
-# They get line numbers only (-g1): with all their inlining, full debug information takes longer than the code.
+# They get line numbers only (-g1): with all their inlining, full debug information takes longer than the code. And gcc 12 takes
+# a loop's address that it writes as 0 + index for a null pointer, thus its stores for unreachable and the function for pure, and
+# drops calls of it; no null pointer is special with the second flag.
+VECFLAGS       := -g1 -fno-delete-null-pointer-checks
 ISA_avx2       := -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512     := -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512vl -mavx512dq
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
@@ -76,9 +79,9 @@ ISA_neon       :=
 x86_ISAS := avx2 avx512 avx512vnni
 arm_ISAS := neon
 
-LIBDIRS  := base gguf quant tok jinja kern/ref kern dev model sample spec engine
+LIBDIRS  := base gguf quant tok jinja convert kern/ref kern dev model sample spec engine
 LIBSRC   := $(foreach d,$(LIBDIRS),$(wildcard src/$(d)/*.c))
-CPUSRC   := $(wildcard src/kern/cpu/dispatch.c) $(foreach i,$($(CPUDIR)_ISAS),$(wildcard src/kern/cpu/*_$(i).c))
+CPUSRC   := $(foreach d,src/kern/cpu src/quant/cpu,$(wildcard $(d)/dispatch.c) $(foreach i,$($(CPUDIR)_ISAS),$(wildcard $(d)/*_$(i).c)))
 CMDSRC   := $(wildcard src/cmd/*.c)
 LIBOBJ   := $(patsubst src/%.c,$(BUILD)/obj/%.o,$(LIBSRC) $(CPUSRC))
 CMDOBJ   := $(patsubst src/%.c,$(BUILD)/obj/%.o,$(CMDSRC))
@@ -109,10 +112,12 @@ $(BUILD)/flags: FORCE
 FORCE:
 
 isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
+o3_of = $(if $(findstring src/kern/ref/scalar_,$(1))$(findstring src/quant/dequant_,$(1)),-O3)
+file_flags = $(if $(findstring /cpu/,$(1)),$(VECFLAGS) $(call isa_of,$(1)) $(KERNFLAGS)) $(call o3_of,$(1))
 $(BUILD)/obj/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	$(Q)$(CC) $(ALLC) $(if $(findstring src/kern/cpu/,$<),-g1 $(call isa_of,$<) $(KERNFLAGS)) $(if $(findstring src/kern/ref/scalar_,$<),-O3) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALLC) $(call file_flags,$<) -MMD -MP -c -o $@ $<
 
 include tests/tests.mk
 

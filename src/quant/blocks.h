@@ -16,6 +16,10 @@
 #define BLOCK_SIZE_IS(name, size) _Static_assert(sizeof(struct name) == (size), #name " must be " #size " bytes")
 #define BLOCK_PACKED __attribute__((packed))
 
+/* What 4-bit codes stand for in some formats. */
+extern const int8_t fp4_values[16]; /* E2M1, doubled; code 8 (minus zero) is plain zero */
+extern const int8_t nl4_values[16]; /* IQ4_NL and IQ4_XS, ascending */
+
 /* ---- 32 elements ---- */
 
 struct block_q4_0 { /* (code - 8) * d; split nibbles */

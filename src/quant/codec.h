@@ -1,12 +1,8 @@
-/* Inside src/quant: the functions behind quant.h, one pair per type, over whole blocks (arguments are checked in quant.c),
-   and the value tables they share. */
+/* Inside src/quant: the functions behind quant.h, one pair per type, over whole blocks (arguments are checked in quant.c). */
 #ifndef SKUA_QUANT_CODEC_H
 #define SKUA_QUANT_CODEC_H
 
 #include <stdint.h>
-
-extern const int8_t fp4_values[16]; /* E2M1, doubled; code 8 (minus zero) is plain zero */
-extern const int8_t nl4_values[16]; /* IQ4_NL and IQ4_XS, ascending */
 
 typedef void dequant_fn(const void *row, float *out, int64_t blocks);
 /* imp: importance weights of the row or NULL; always present for IQ2_XXS. */
@@ -21,6 +17,7 @@ dequant_fn dequant_iq4_nl, dequant_iq4_xs, dequant_iq2_xxs, dequant_iq2_s;
 quantize_fn quantize_f32, quantize_f16, quantize_bf16;
 quantize_fn quantize_q4_0, quantize_q4_1, quantize_q5_0, quantize_q5_1, quantize_q8_0, quantize_q8_1, quantize_q8_k;
 quantize_fn quantize_mxfp4, quantize_nvfp4, quantize_q4_64a, quantize_q2_64a;
+quantize_fn quantize_q4_64a_fitted, quantize_q2_64a_fitted;
 quantize_fn quantize_q2_k, quantize_q3_k, quantize_q4_k, quantize_q5_k, quantize_q6_k;
 quantize_fn quantize_iq4_nl, quantize_iq4_xs, quantize_iq2_xxs, quantize_iq2_s;
 

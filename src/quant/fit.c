@@ -90,6 +90,8 @@ float fit_symmetric(int n, int levels, const float *x, const float *w, uint8_t *
     return scale;
 }
 
+const struct fit_affine_search fit_weighted_search = {-0.9f, 0.05f, 36, false};
+
 static float affine_error(int n, const float *x, const float *w, const uint8_t *codes, float scale, float min,
                           bool absolute)
 {

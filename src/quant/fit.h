@@ -62,6 +62,7 @@ struct fit_affine_search {
     int steps;
     bool absolute; /* judge by |error| instead of its square */
 };
+extern const struct fit_affine_search fit_weighted_search; /* for importance weights */
 float fit_affine(int n, int top, const float *x, const float *w, const struct fit_affine_search *search, uint8_t *codes,
                  float *minus);
 

@@ -19,16 +19,21 @@ struct iq2_book {
     int shells; /* how many distinct distances count as near */
     int list_size;
     uint16_t *list;
+    uint16_t *list_codes; /* the codes of the entries in list */
     int32_t at[TUPLES];
 };
 
-static uint16_t xxs_list[XXS_LIST], s_list[S_LIST];
-static struct iq2_book xxs = {.codes = iq2_xxs_codes, .entries = 256, .shells = 2, .list_size = XXS_LIST, .list = xxs_list};
-static struct iq2_book s = {.codes = iq2_s_codes, .entries = 1024, .shells = 1, .list_size = S_LIST, .list = s_list};
+#define PADDING  16 /* readable elements behind the codes */
 
-int iq2_level(const struct iq2_book *book, int entry, int i)
+static uint16_t xxs_list[XXS_LIST], xxs_list_codes[XXS_LIST + PADDING], s_list[S_LIST], s_list_codes[S_LIST + PADDING];
+static struct iq2_book xxs = {.codes = iq2_xxs_codes, .entries = 256, .shells = 2, .list_size = XXS_LIST, .list = xxs_list,
+                              .list_codes = xxs_list_codes};
+static struct iq2_book s = {.codes = iq2_s_codes, .entries = 1024, .shells = 1, .list_size = S_LIST, .list = s_list,
+                            .list_codes = s_list_codes};
+
+uint16_t iq2_code(const struct iq2_book *book, int entry)
 {
-    return 2 * (book->codes[entry] >> 2 * i & 3) + 1;
+    return book->codes[entry];
 }
 
 /* Square distance of two packed digit octets, at most 32. */
@@ -57,8 +62,10 @@ static int list_neighbours(struct iq2_book *book, uint32_t code, int used)
             continue;
         shells++;
         for (int e = 0; e < book->entries; e++)
-            if (far[e] == d && used < book->list_size)
+            if (far[e] == d && used < book->list_size) {
+                book->list_codes[used] = book->codes[e];
                 book->list[used++] = (uint16_t)e;
+            }
     }
     book->list[start] = (uint16_t)(used - start - 1);
     return used;
@@ -111,26 +118,41 @@ const struct iq2_book *iq2_book_s(void)
     return &s;
 }
 
-int iq2_nearest(const struct iq2_book *book, const float *x, const float *root_w, float id, float scale, bool *exact)
+int iq2_tuple(const float *x, float id)
 {
     int tuple = 0;
     for (int i = 7; i >= 0; i--)
         tuple = 3 * tuple + fit_rne_clamped(0.5f * (id * x[i] - 1.0f), 0, 2);
-    *exact = book->at[tuple] >= 0;
-    if (*exact)
-        return book->at[tuple];
+    return tuple;
+}
 
-    const uint16_t *near = book->list + (-1 - book->at[tuple]);
-    int count = near[0], best = near[1];
+int iq2_lookup(const struct iq2_book *book, int tuple, struct iq2_near *near)
+{
+    int at = book->at[tuple];
+    if (at >= 0)
+        return at;
+    near->entries = book->list - at; /* -1 - at, and one for the count */
+    near->codes = book->list_codes - at;
+    near->count = near->entries[-1];
+    return -1;
+}
+
+int iq2_nearest(const struct iq2_book *book, const float *x, const float *root_w, float id, float scale, bool *exact)
+{
+    struct iq2_near near;
+    int best = iq2_lookup(book, iq2_tuple(x, id), &near);
+    *exact = best >= 0;
+    if (*exact)
+        return best;
     float best_error = 0.0f;
-    for (int c = 1; c <= count; c++) {
+    for (int c = 0; c < near.count; c++) {
         float error = 0.0f;
         for (int i = 0; i < 8; i++) {
-            float d = scale * (float)iq2_level(book, near[c], i) - x[i];
+            float d = scale * (float)iq2_level(near.codes[c], i) - x[i];
             error += root_w[i] * d * d;
         }
-        if (c == 1 || error < best_error) {
-            best = near[c];
+        if (c == 0 || error < best_error) {
+            best = near.entries[c];
             best_error = error;
         }
     }

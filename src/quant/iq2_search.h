@@ -13,12 +13,28 @@ struct iq2_book;
 const struct iq2_book *iq2_book_xxs(void);
 const struct iq2_book *iq2_book_s(void);
 
-/* The entry for magnitudes x[8] (an element with a forced sign may be negative) at inverse scale id: the digits nearest to
-   id * x when they are an entry (*exact = true), else the listed neighbour with the least sum of
-   root_w * (scale * (2 * digit + 1) - x)^2, the first of equals (*exact = false). */
-int iq2_nearest(const struct iq2_book *book, const float *x, const float *root_w, float id, float scale, bool *exact);
+/* The tuple of the digits nearest to id * x[0..7] (an element with a forced sign may be negative). */
+int iq2_tuple(const float *x, float id);
 
-/* 2 * digit + 1 of element i of an entry: 1, 3 or 5. */
-int iq2_level(const struct iq2_book *book, int entry, int i);
+/* The entry that a tuple is; or -1, and then *near lists the entries nearest to it with their codes. The codes can be read
+   sixteen at a time, to beyond the end of the list. */
+struct iq2_near {
+    const uint16_t *entries, *codes;
+    int count;
+};
+int iq2_lookup(const struct iq2_book *book, int tuple, struct iq2_near *near);
+
+/* The entry for magnitudes x[8] at inverse scale id: the digits nearest to id * x when they are an entry (*exact = true), else
+   the listed neighbour with the least sum of root_w * (scale * (2 * digit + 1) - x)^2, the first of equals (*exact = false). */
+typedef int iq2_nearest_fn(const struct iq2_book *book, const float *x, const float *root_w, float id, float scale, bool *exact);
+iq2_nearest_fn iq2_nearest;
+
+/* Eight 2-bit digits, element i in bits 2i; a digit stands for 2 * digit + 1. */
+uint16_t iq2_code(const struct iq2_book *book, int entry);
+
+static inline int iq2_level(uint16_t code, int i)
+{
+    return 2 * (code >> 2 * i & 3) + 1;
+}
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "quant/blocks.h"
 #include "quant/codec.h"
+#include "quant/cpu/quant_tiers.h"
 #include "quant/half.h"
 
 enum scale_kind { SCALE_NONE, SCALE_F16, SCALE_BF16, SCALE_F32, SCALE_E8M0 };
@@ -82,13 +83,27 @@ int dequant_row(uint32_t type, const void *row, float *out, int64_t n)
     return rc;
 }
 
+static bool acceptable(float x, bool negative_is_bad)
+{
+    return isfinite(x) && !(negative_is_bad && x < 0.0f);
+}
+
 /* Index of the first element that is not finite (or, if asked, negative); n when there is none. */
 static int64_t first_bad(const float *x, int64_t n, bool negative_is_bad)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(x[i]) || (negative_is_bad && x[i] < 0.0f))
-            return i;
-    return n;
+    enum { STEP = 64 }; /* elements looked at without a branch */
+    int64_t i = 0;
+    for (uint32_t bad = 0; i + STEP <= n; i += STEP) {
+        for (int k = 0; k < STEP; k++)
+            bad |= (f32_to_bits(x[i + k]) & 0x7F800000u) == 0x7F800000u;
+        for (int k = 0; negative_is_bad && k < STEP; k++)
+            bad |= x[i + k] < 0.0f;
+        if (bad)
+            break;
+    }
+    while (i < n && acceptable(x[i], negative_is_bad))
+        i++;
+    return i;
 }
 
 static bool scale_finite(enum scale_kind kind, const uint8_t *p)
@@ -124,7 +139,8 @@ static int64_t first_bad_block(const struct codec *codec, const uint8_t *row, in
     return blocks;
 }
 
-int quantize_row(uint32_t type, const float *x, void *out, int64_t n, const float *imatrix, skua_error *err)
+/* Check the arguments, encode by fn, or the type's own function for NULL, and check the result. */
+static int encode(quantize_fn *fn, uint32_t type, const float *x, void *out, int64_t n, const float *imatrix, skua_error *err)
 {
     const struct codec *codec = NULL;
     int64_t blocks = 0;
@@ -141,12 +157,32 @@ int quantize_row(uint32_t type, const float *x, void *out, int64_t n, const floa
     if (bad < n)
         return error_set(err, SKUA_EARG, "importance weight %lld is %g, expected a finite value, 0 or more", (long long)bad,
                          (double)imatrix[bad]);
-    codec->quantize(x, out, blocks, imatrix);
+    (fn ? fn : codec->quantize)(x, out, blocks, imatrix);
     bad = first_bad_block(codec, out, blocks, info->block_bytes);
     if (bad < blocks)
         return error_set(err, SKUA_EARG, "elements %lld to %lld are too large for %s", (long long)bad * info->block_elements,
                          (long long)(bad + 1) * info->block_elements - 1, info->name);
     return 0;
+}
+
+int quantize_row(uint32_t type, const float *x, void *out, int64_t n, const float *imatrix, skua_error *err)
+{
+    return encode(NULL, type, x, out, n, imatrix, err);
+}
+
+int quantize_row_by(const struct quant_tier *tier, uint32_t type, const float *x, void *out, int64_t n, const float *imatrix,
+                    skua_error *err)
+{
+    return encode(type < QTYPE_END ? tier->quantize[type] : NULL, type, x, out, n, imatrix, err);
+}
+
+int quantize_row_fitted(uint32_t type, const float *x, void *out, int64_t n, const float *imatrix, skua_error *err)
+{
+    const struct qtype_info *info = qtype_info(type);
+    if (type != QTYPE_Q4_64A && type != QTYPE_Q2_64A)
+        return error_set(err, SKUA_EUNSUPPORTED, "tensor type %s (%u) has no fitted form; Q4_64A and Q2_64A have",
+                         info ? info->name : "unknown", (unsigned)type);
+    return encode(type == QTYPE_Q4_64A ? quantize_q4_64a_fitted : quantize_q2_64a_fitted, type, x, out, n, imatrix, err);
 }
 
 int quant_row_check(uint32_t type, const void *row, int64_t n, skua_error *err)

@@ -1,4 +1,4 @@
-/* Rows of numbers <-> rows of blocks, scalar reference. Row layouts: quant/blocks.h; ids and geometry: quant/type.h.
+/* Rows of numbers <-> rows of blocks. Row layouts: quant/blocks.h; ids and geometry: quant/type.h.
 
    Types: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ2_S, IQ4_NL, IQ4_XS,
    MXFP4, NVFP4, Q4_64A, Q2_64A, and the activation blocks Q8_1 and Q8_K. Other ids: SKUA_EUNSUPPORTED.
@@ -22,7 +22,7 @@ bool dequant_supported(uint32_t type);
    what IEEE arithmetic gives. 0, SKUA_EUNSUPPORTED or SKUA_EARG. */
 int dequant_row(uint32_t type, const void *row, float *out, int64_t n);
 
-/* Encode x[0..n-1] with the reference quantizer of the type into out (qtype_row_bytes(type, n) bytes).
+/* Encode x[0..n-1] with the reference quantizer of the type, in plain C, into out (qtype_row_bytes(type, n) bytes).
    imatrix: NULL, or n importance weights (mean squared activation per column, >= 0). IQ2_XXS requires it; F32, F16, BF16,
    Q8_0, Q8_1, Q8_K, MXFP4, NVFP4 and the affine types ignore its values. A block whose weights are all zero loses its
    content: callers floor the weights first.
@@ -30,6 +30,28 @@ int dequant_row(uint32_t type, const void *row, float *out, int64_t n);
    when the values are too large for the format (a scale overflowed); out is then unspecified. NVFP4 saturates at 2688,
    as the format has no factor per row; scale the tensor first. */
 int quantize_row(uint32_t type, const float *x, void *out, int64_t n, const float *imatrix, skua_error *err);
+
+/* The same quantizers in vector code: a tier is a set for one instruction set, "scalar" the reference itself. All tiers give
+   the same bytes and the same errors as quantize_row; only the speed differs (bench/quantize.c). Rows of 4096 elements and
+   more fill the vectors; from 1024 on little is lost. */
+struct quant_tier;
+
+/* The best tier of this machine (NULL), or the one that a kernel tier's name (kern/kern.h: "scalar", "avx2", ...) stands for.
+   NULL: this machine or this build does not have it. */
+const struct quant_tier *quant_select(const char *name);
+
+/* The tiers of this machine, best first, and NULL. */
+const struct quant_tier *const *quant_tiers(void);
+const char *quant_tier_name(const struct quant_tier *tier);
+
+/* quantize_row by a tier. */
+int quantize_row_by(const struct quant_tier *tier, uint32_t type, const float *x, void *out, int64_t n, const float *imatrix,
+                    skua_error *err);
+
+/* Q4_64A and Q2_64A with scale and bias from a search for the least square error, weighted by imatrix where it is given, instead
+   of from the extreme values: never worse than quantize_row in each block by that measure, with the same bytes to store, but some
+   hundred times slower. Never what quantize_row does. Errors as there; other types: SKUA_EUNSUPPORTED. */
+int quantize_row_fitted(uint32_t type, const float *x, void *out, int64_t n, const float *imatrix, skua_error *err);
 
 /* Are all scales of the row usable: every f16, bf16 and f32 scale finite, no E8M0 byte 255 (for F32, F16 and BF16: every
    element finite)? 0, or SKUA_EFORMAT with the element range of the first bad block in the message, or as dequant_row. */

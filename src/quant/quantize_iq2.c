@@ -6,24 +6,11 @@
 #include "quant/codec.h"
 #include "quant/fit.h"
 #include "quant/half.h"
-#include "quant/iq2_search.h"
+#include "quant/iq2_group.h"
 
-#define TOP_LEVEL 5.0f   /* codebook levels in the quantizer are 1, 3, 5 */
 #define IQ2_S_EPS 1e-8f
 
-/* One group that shares a scale: 32 elements in four octets (IQ2_XXS) or 16 in two (IQ2_S). */
-struct group {
-    const struct iq2_book *book;
-    int octets;
-    float x[32];      /* magnitudes; an element with a forced sign is negative */
-    float w[32], root_w[32];
-    uint8_t signs[4]; /* bit i of an octet: element i is negated */
-    int entry[4];
-    bool exact[4];
-    float scale;
-};
-
-static void split_signs(struct group *g, const float *x)
+static void split_signs(struct iq2_group *g, const float *x)
 {
     for (int o = 0; o < g->octets; o++) {
         g->signs[o] = 0;
@@ -36,7 +23,7 @@ static void split_signs(struct group *g, const float *x)
         g->root_w[i] = sqrtf(g->w[i]);
 }
 
-static float group_max(const struct group *g)
+static float group_max(const struct iq2_group *g)
 {
     float max = g->x[0];
     for (int i = 1; i < 8 * g->octets; i++)
@@ -45,25 +32,24 @@ static float group_max(const struct group *g)
 }
 
 /* Sums for the best scale of the given entries: it is *xq / *qq. */
-static void entry_sums(const struct group *g, const int *entry, float *xq, float *qq)
+static void entry_sums(const struct iq2_group *g, const int *entry, float *xq, float *qq)
 {
     *xq = 0.0f;
     *qq = 0.0f;
     for (int i = 0; i < 8 * g->octets; i++) {
-        float q = (float)iq2_level(g->book, entry[i / 8], i & 7);
+        float q = (float)iq2_level(iq2_code(g->book, entry[i / 8]), i & 7);
         *xq += g->w[i] * g->x[i] * q;
         *qq += g->w[i] * q * q;
     }
 }
 
-/* Try 2 * reach + 1 inverse scales around 5 / max and keep the best entries and scale. */
-static void search_scale(struct group *g, float max, int reach)
+static void search_scale(struct iq2_group *g, float max, int reach)
 {
     float best = 0.0f;
     for (int t = -reach; t <= reach; t++) {
         int entry[4];
         bool exact[4];
-        float id = (TOP_LEVEL + (float)t * 0.1f) / max, xq, qq;
+        float id = (IQ2_TOP_LEVEL + (float)t * 0.1f) / max, xq, qq;
         for (int o = 0; o < g->octets; o++)
             entry[o] = iq2_nearest(g->book, g->x + 8 * o, g->root_w + 8 * o, id, 1.0f / id, &exact[o]);
         entry_sums(g, entry, &xq, &qq);
@@ -77,13 +63,13 @@ static void search_scale(struct group *g, float max, int reach)
 }
 
 /* Choose entries again at the scale found (all, or those that were no exact match), then the scale for them. */
-static void refine(struct group *g, bool all)
+static void refine(const struct iq2_steps *steps, struct iq2_group *g, bool all)
 {
     float id = 1.0f / g->scale, xq, qq;
     for (int o = 0; o < g->octets; o++) {
         bool exact;
         if (all || !g->exact[o])
-            g->entry[o] = iq2_nearest(g->book, g->x + 8 * o, g->root_w + 8 * o, id, g->scale, &exact);
+            g->entry[o] = steps->nearest(g->book, g->x + 8 * o, g->root_w + 8 * o, id, g->scale, &exact);
     }
     entry_sums(g, g->entry, &xq, &qq);
     if (qq > 0.0f)
@@ -91,7 +77,7 @@ static void refine(struct group *g, bool all)
 }
 
 /* Only possible when forced signs outweigh the rest. */
-static void make_scale_positive(struct group *g, uint8_t sign_mask)
+static void make_scale_positive(struct iq2_group *g, uint8_t sign_mask)
 {
     if (g->scale >= 0.0f)
         return;
@@ -102,7 +88,7 @@ static void make_scale_positive(struct group *g, uint8_t sign_mask)
 
 /* IQ2_XXS stores seven signs, the eighth makes the number of minus signs even: where it is odd, the element whose sign
    matters least is negated. */
-static void force_even_signs(struct group *g, const float *x)
+static void force_even_signs(struct iq2_group *g, const float *x)
 {
     for (int o = 0; o < g->octets; o++) {
         uint8_t seven = g->signs[o] & 127;
@@ -121,24 +107,33 @@ static void force_even_signs(struct group *g, const float *x)
     }
 }
 
-static void fit_group_xxs(struct group *g, const float *x)
+/* Signs and weights apart from the magnitudes; the scale will be 0 for a zero group. */
+static void prepare_xxs(struct iq2_group *g, const float *x)
 {
     split_signs(g, x);
     force_even_signs(g, x);
-    if (group_max(g) < FIT_EPS) {
-        memset(g->signs, 0, sizeof g->signs);
-        return;
+    g->zero = group_max(g) < FIT_EPS;
+}
+
+static void first_scales(struct iq2_group *groups, int n)
+{
+    for (int k = 0; k < n; k++) {
+        struct iq2_group *g = &groups[k];
+        uint8_t codes[32];
+        g->scale = g->zero ? 0.0f : fit_positive(32, 4, g->x, g->w, codes);
     }
-    uint8_t codes[32];
-    g->scale = fit_positive(32, 4, g->x, g->w, codes);
-    if (3.0f * g->scale <= 0.0f) {
+}
+
+static void finish_xxs(const struct iq2_steps *steps, struct iq2_group *g)
+{
+    if (g->zero || 3.0f * g->scale <= 0.0f) {
         g->scale = 0.0f;
         memset(g->signs, 0, sizeof g->signs);
         return;
     }
-    search_scale(g, 3.0f * g->scale, 6);
+    steps->search(g, 3.0f * g->scale, 6);
     if (g->scale > 0.0f)
-        refine(g, true);
+        refine(steps, g, true);
     make_scale_positive(g, 127);
 }
 
@@ -151,38 +146,51 @@ static void scale_nibbles(int n, const float *scales, float *unit, uint8_t *nibb
         nibbles[j] = (uint8_t)fit_rne_clamped(0.5f * (id * scales[j] - 1.0f), 0, 15);
 }
 
-void quantize_iq2_xxs(const float *x, void *out, int64_t blocks, const float *imp)
+static void pack_xxs(const struct iq2_group *groups, struct block_iq2_xxs *b)
 {
-    struct block_iq2_xxs *b = out;
-    for (int64_t i = 0; i < blocks; i++, b++, x += QK256, imp += QK256) {
-        float scales[8], d;
-        float sigma2 = fit_sum_squares(QK256, x) / 256.0f;
-        uint8_t nibbles[8];
-        for (int k = 0; k < 8; k++) {
-            struct group g = {.book = iq2_book_xxs(), .octets = 4};
-            fit_weights(32, x + 32 * k, imp + 32 * k, sigma2, g.w);
-            fit_group_xxs(&g, x + 32 * k);
-            uint32_t indices = 0, signs = 0;
-            for (int o = 0; o < 4; o++) {
-                indices |= (uint32_t)g.entry[o] << 8 * o;
-                signs |= (uint32_t)g.signs[o] << 7 * o;
-            }
-            b->group[k].a = indices;
-            b->group[k].b = signs;
-            scales[k] = g.scale;
+    float scales[8], d;
+    uint8_t nibbles[8];
+    for (int k = 0; k < 8; k++)
+        scales[k] = groups[k].scale;
+    scale_nibbles(8, scales, &d, nibbles);
+    memset(b, 0, sizeof *b);
+    if (d == 0.0f)
+        return;
+    b->d = f32_to_f16(d);
+    for (int k = 0; k < 8; k++) {
+        uint32_t indices = 0, signs = 0;
+        for (int o = 0; o < 4; o++) {
+            indices |= (uint32_t)groups[k].entry[o] << 8 * o;
+            signs |= (uint32_t)groups[k].signs[o] << 7 * o;
         }
-        scale_nibbles(8, scales, &d, nibbles);
-        if (d == 0.0f) {
-            memset(b, 0, sizeof *b);
-            continue;
-        }
-        b->d = f32_to_f16(d);
-        for (int k = 0; k < 8; k++)
-            b->group[k].b |= (uint32_t)nibbles[k] << 28;
+        b->group[k].a = indices;
+        b->group[k].b = signs | (uint32_t)nibbles[k] << 28;
     }
 }
 
-static void fit_group_s(struct group *g, const float *x)
+void iq2_xxs_row(const struct iq2_steps *steps, const float *x, struct block_iq2_xxs *out, int64_t blocks, const float *imp)
+{
+    for (int64_t i = 0; i < blocks; i += 2) {
+        struct iq2_group groups[IQ2_GROUPS];
+        const int n = blocks - i < 2 ? 8 : 16;
+        float sigma2 = 0.0f;
+        for (int k = 0; k < n; k++) {
+            const int64_t at = i * QK256 + 32 * k;
+            if (k % 8 == 0)
+                sigma2 = fit_sum_squares(QK256, x + at) / 256.0f;
+            groups[k] = (struct iq2_group){.book = iq2_book_xxs(), .octets = 4};
+            fit_weights(32, x + at, imp + at, sigma2, groups[k].w);
+            prepare_xxs(&groups[k], x + at);
+        }
+        steps->first_scales(groups, n);
+        for (int k = 0; k < n; k++)
+            finish_xxs(steps, &groups[k]);
+        for (int k = 0; k < n; k += 8)
+            pack_xxs(groups + k, &out[i + k / 8]);
+    }
+}
+
+static void fit_group_s(const struct iq2_steps *steps, struct iq2_group *g, const float *x)
 {
     split_signs(g, x);
     float max = group_max(g);
@@ -191,10 +199,10 @@ static void fit_group_s(struct group *g, const float *x)
         return;
     }
     g->exact[0] = g->exact[1] = true;
-    g->scale = max / TOP_LEVEL;
-    search_scale(g, max, 9);
+    g->scale = max / IQ2_TOP_LEVEL;
+    steps->search(g, max, 9);
     if (!(g->exact[0] && g->exact[1]) && g->scale > 0.0f)
-        refine(g, false);
+        refine(steps, g, false);
     make_scale_positive(g, 255);
 }
 
@@ -207,18 +215,17 @@ static void weights_s(const float *x, const float *imp, float sigma2, float *w)
             w[i] = 0.25f * sigma2 + x[i] * x[i];
 }
 
-void quantize_iq2_s(const float *x, void *out, int64_t blocks, const float *imp)
+void iq2_s_row(const struct iq2_steps *steps, const float *x, struct block_iq2_s *b, int64_t blocks, const float *imp)
 {
-    struct block_iq2_s *b = out;
     for (int64_t i = 0; i < blocks; i++, b++, x += QK256) {
         float scales[16], d;
         float sigma2 = 2.0f * fit_sum_squares(QK256, x) / 256.0f;
         uint8_t nibbles[16];
         memset(b, 0, sizeof *b);
         for (int j = 0; j < 16; j++) {
-            struct group g = {.book = iq2_book_s(), .octets = 2};
+            struct iq2_group g = {.book = iq2_book_s(), .octets = 2};
             weights_s(x + 16 * j, imp ? imp + i * QK256 + 16 * j : NULL, sigma2, g.w);
-            fit_group_s(&g, x + 16 * j);
+            fit_group_s(steps, &g, x + 16 * j);
             for (int o = 0; o < 2; o++) {
                 int at = 2 * j + o;
                 b->idx[at] = (uint8_t)(g.entry[o] & 255);
@@ -232,4 +239,16 @@ void quantize_iq2_s(const float *x, void *out, int64_t blocks, const float *imp)
         for (int j = 0; j < 16; j++)
             b->sc[j / 2] = (uint8_t)(b->sc[j / 2] | nibbles[j] << 4 * (j & 1));
     }
+}
+
+static const struct iq2_steps reference = {first_scales, search_scale, iq2_nearest};
+
+void quantize_iq2_xxs(const float *x, void *out, int64_t blocks, const float *imp)
+{
+    iq2_xxs_row(&reference, x, out, blocks, imp);
+}
+
+void quantize_iq2_s(const float *x, void *out, int64_t blocks, const float *imp)
+{
+    iq2_s_row(&reference, x, out, blocks, imp);
 }

@@ -6,6 +6,7 @@
 #include "quant/codec.h"
 #include "quant/fit.h"
 #include "quant/half.h"
+#include "quant/superblock.h"
 
 /* The code of the level nearest to x; halfway goes to the larger level. */
 static uint8_t nearest_nl4(float x)
@@ -73,6 +74,19 @@ void quantize_iq4_nl(const float *x, void *out, int64_t blocks, const float *imp
     }
 }
 
+void iq4_xs_scales(float scales[8], struct block_iq4_xs *b)
+{
+    float d = -fit_signed_max(8, scales) / 32.0f, id = d != 0.0f ? 1.0f / d : 0.0f;
+    memset(b, 0, sizeof *b);
+    b->d = f32_to_f16(d);
+    for (int g = 0; g < 8; g++) {
+        int l = fit_rne_clamped(id * scales[g], -32, 31), ls = l + 32;
+        b->sl[g / 2] = (uint8_t)(b->sl[g / 2] | (ls & 15) << 4 * (g & 1));
+        b->sh = (uint16_t)(b->sh | (ls >> 4) << 2 * g);
+        scales[g] = d * (float)l;
+    }
+}
+
 void quantize_iq4_xs(const float *x, void *out, int64_t blocks, const float *imp)
 {
     struct block_iq4_xs *b = out;
@@ -83,14 +97,8 @@ void quantize_iq4_xs(const float *x, void *out, int64_t blocks, const float *imp
             nl4_weights(x + 32 * g, imp ? imp + i * QK256 + 32 * g : NULL, sigma2, w);
             scales[g] = nl4_scale(x + 32 * g, w);
         }
-        float d = -fit_signed_max(8, scales) / 32.0f, id = d != 0.0f ? 1.0f / d : 0.0f;
-        memset(b, 0, sizeof *b);
-        b->d = f32_to_f16(d);
-        for (int g = 0; g < 8; g++) {
-            int l = fit_rne_clamped(id * scales[g], -32, 31), ls = l + 32;
-            nl4_pack(x + 32 * g, d * (float)l, b->qs + 16 * g);
-            b->sl[g / 2] = (uint8_t)(b->sl[g / 2] | (ls & 15) << 4 * (g & 1));
-            b->sh = (uint16_t)(b->sh | (ls >> 4) << 2 * g);
-        }
+        iq4_xs_scales(scales, b);
+        for (int g = 0; g < 8; g++)
+            nl4_pack(x + 32 * g, scales[g], b->qs + 16 * g);
     }
 }

@@ -7,6 +7,7 @@
 #include "quant/codec.h"
 #include "quant/fit.h"
 #include "quant/half.h"
+#include "quant/pack.h"
 
 void quantize_f32(const float *x, void *out, int64_t blocks, const float *imp)
 {
@@ -107,10 +108,9 @@ static float symmetric_block(const float *x, const float *imp, float sigma2, int
 static float affine_block(const float *x, const float *imp, float sigma2, int top, uint8_t *codes, float *min)
 {
     if (imp) {
-        static const struct fit_affine_search search = {-0.9f, 0.05f, 36, false};
         float w[QK32], minus;
         fit_weights(QK32, x, imp, sigma2, w);
-        float scale = fit_affine(QK32, top, x, w, &search, codes, &minus);
+        float scale = fit_affine(QK32, top, x, w, &fit_weighted_search, codes, &minus);
         *min = -minus;
         return scale;
     }
@@ -130,20 +130,6 @@ static float affine_block(const float *x, const float *imp, float sigma2, int to
 static float row_sigma2(const float *x, int64_t blocks, const float *imp)
 {
     return imp ? fit_sum_squares(blocks * QK32, x) / (float)(blocks * QK32) : 0.0f;
-}
-
-static void pack_nibbles(const uint8_t *codes, uint8_t *qs)
-{
-    for (int j = 0; j < 16; j++)
-        qs[j] = (uint8_t)((codes[j] & 15) | (codes[j + 16] & 15) << 4);
-}
-
-static uint32_t pack_fifth_bits(const uint8_t *codes)
-{
-    uint32_t qh = 0;
-    for (int j = 0; j < QK32; j++)
-        qh |= (uint32_t)(codes[j] >> 4 & 1) << j;
-    return qh;
 }
 
 void quantize_q4_0(const float *x, void *out, int64_t blocks, const float *imp)

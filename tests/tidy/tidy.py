@@ -27,7 +27,7 @@ ONLY = {
     "api": lambda target: target.startswith("base/") or target in ("engine/engine.h", "skua.h"),
 }
 # Inner parts of a folder and who, outside of it, may look at them (nobody).
-INNER = ("kern/cpu/", "kern/ref/")
+INNER = ("kern/cpu/", "kern/ref/", "quant/cpu/")
 # System headers that a folder must not know.
 FOREIGN = {
     "http": r"jansson\.h",
@@ -39,7 +39,8 @@ ROOT_FILES = {"Makefile", "README.md", "CHANGELOG.md", "LICENSE", ".gitignore", 
 ROOT_FOLDERS = {".ci", "bench", "docs", "include", "models", "src", "tests", "tools"}
 TEST_FOLDERS = {"unit", "kern", "golden", "model", "e2e", "fuzz", "fault", "tidy", "support", "data"}
 KERNEL_ISAS = ("avx2", "avx512", "avx512vnni", "neon")
-KERNEL_FILES = {"dispatch.c"}  # in src/kern/cpu, for the base machine
+KERNEL_FOLDERS = ("src/kern/cpu/", "src/quant/cpu/")
+KERNEL_FILES = {"dispatch.c"}  # in those folders, for the base machine
 
 MAX_FILE_LINES = 1000
 MAX_FUNCTION_LINES = 100
@@ -169,7 +170,7 @@ def _file_names(tree):
         name = posixpath.basename(path)
         if is_code(path) and not re.fullmatch(r"[a-z][a-z0-9_]*\.[ch]", name):
             yield path, 0, "names of C files are lower case with underscores"
-        if path.startswith("src/kern/cpu/") and path.endswith(".c") and name not in KERNEL_FILES:
+        if path.startswith(KERNEL_FOLDERS) and path.endswith(".c") and name not in KERNEL_FILES:
             if not re.fullmatch(rf"[a-z0-9_]+_({'|'.join(KERNEL_ISAS)})\.c", name):
                 yield path, 0, f"a kernel file is named <op>_<isa>.c, isa one of {', '.join(KERNEL_ISAS)}: it would not be compiled"
         if re.match(r"tests/(unit|kern|golden|model|fault)/", path) and path.endswith(".c"):
@@ -181,7 +182,7 @@ def _file_names(tree):
 def _compiled(tree):
     """The Makefile names every folder of src/ that has C files."""
     m = re.search(r"^LIBDIRS\s*:?=(.*)$", tree.get("Makefile", ""), re.M)
-    listed = set(m.group(1).split()) | {"kern/cpu", "cmd"} if m else set()
+    listed = set(m.group(1).split()) | {"kern/cpu", "quant/cpu", "cmd"} if m else set()
     for folder in sorted({posixpath.dirname(p)[4:] for p in tree if p.startswith("src/") and p.endswith(".c")} - listed):
         yield "Makefile", 0, f"LIBDIRS lacks {folder}: its files are not compiled"
 
@@ -393,7 +394,7 @@ def _tests_assert(tree):
     """A test program checks something and reports it in a way that the runner counts."""
     for path, text in tree.items():
         if re.match(r"tests/\w+/test_\w+\.c$", path):
-            if not re.search(r"\bCHECK\s*\(|\bassert_\w+\s*\(", text):
+            if not re.search(r"\bCHECK\s*\(|\bassert_\w+\s*\(|\bfault_commands_sweep\s*\(", text):
                 yield path, 0, "no CHECK and no assert_...: it checks nothing"
             if not re.search(r"\bsupport_finish\s*\(|\bcmocka_run_group_tests|\bh_run_tests?\b", text):
                 yield path, 0, "neither support_finish nor cmocka_run_group_tests closes it"
