@@ -26,9 +26,9 @@ CMD_TESTS := $(filter $(BUILD)/tests/unit/test_cmd_%,$(UNIT_BIN))
 $(CMD_TESTS): $(BUILD)/libcmd.a
 $(CMD_TESTS): TEST_ARCHIVES := $(BUILD)/libcmd.a
 
-# tests/fault/test_*.c run whole commands inside the test: everything of src/cmd but main, and the sweep that they share.
+# tests/fault/test_*.c run whole commands inside the test: everything of src/cmd but main, and what they share.
 FAULT_TESTS := $(filter $(BUILD)/tests/fault/test_%,$(MODEL_BIN))
-FAULT_PARTS := $(BUILD)/tests/fault/sweep.o $(filter $(BUILD)/obj/cmd/cmd_%,$(CMDOBJ)) $(BUILD)/libcmd.a
+FAULT_PARTS := $(BUILD)/tests/fault/sweep.o $(BUILD)/tests/fault/command.o $(filter $(BUILD)/obj/cmd/cmd_%,$(CMDOBJ)) $(BUILD)/libcmd.a
 $(FAULT_TESTS): $(FAULT_PARTS)
 $(FAULT_TESTS): TEST_ARCHIVES := $(FAULT_PARTS)
 

@@ -261,21 +261,6 @@ static json_t *make_problem(struct maker *m, const char *class, const char *mess
     return o;
 }
 
-static int append_chunk(const char *bytes, size_t n, void *out)
-{
-    strbuf_append(out, bytes, n);
-    return strbuf_failed(out) ? -1 : 0;
-}
-
-/* Takes o. Not with json_dumps: jansson goes on after a key that it had no memory for, while a failure of out stays. */
-static int dump(json_t *o, bool failed, struct strbuf *out, skua_error *err)
-{
-    failed = failed || json_dump_callback(o, append_chunk, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0;
-    json_decref(o);
-    strbuf_putc(out, '\n');
-    return !failed && !strbuf_failed(out) ? 0 : error_nomem(err, "report", out->len);
-}
-
 int inspect_json(const struct inspect_report *r, struct strbuf *out, skua_error *err)
 {
     struct maker m = {.r = r};
@@ -297,7 +282,7 @@ int inspect_json(const struct inspect_report *r, struct strbuf *out, skua_error 
     put(&m, o, "tokenizer", make_tokenizer(&m));
     put(&m, o, "memory", make_memory(&m));
     put(&m, o, "metadata", make_metadata(&m));
-    return dump(o, m.failed, out, err);
+    return value_json_dump(o, m.failed, out, err);
 }
 
 int inspect_json_failure(const char *path, const char *class, const char *message, struct strbuf *out, skua_error *err)
@@ -309,5 +294,5 @@ int inspect_json_failure(const char *path, const char *class, const char *messag
     put(&m, o, "runs", json_false());
     put(&m, o, "reason", escaped(message));
     put(&m, o, "problems", problems);
-    return dump(o, m.failed, out, err);
+    return value_json_dump(o, m.failed, out, err);
 }

@@ -208,3 +208,18 @@ json_t *value_json(const struct gguf_value *v, bool all)
     }
     return o;
 }
+
+static int append_chunk(const char *bytes, size_t n, void *out)
+{
+    strbuf_append(out, bytes, n);
+    return strbuf_failed(out) ? -1 : 0;
+}
+
+/* Not with json_dumps: jansson goes on after a key that it had no memory for, while a failure of out stays. */
+int value_json_dump(json_t *o, bool failed, struct strbuf *out, skua_error *err)
+{
+    failed = failed || json_dump_callback(o, append_chunk, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0;
+    json_decref(o);
+    strbuf_putc(out, '\n');
+    return !failed && !strbuf_failed(out) ? 0 : error_nomem(err, "report", out->len);
+}

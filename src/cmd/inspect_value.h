@@ -22,5 +22,7 @@ json_t *value_json_string(const char *s, size_t n);
 /* {"type", "value"} with "element_type" and "count" for arrays and "bytes" for strings. Integers beyond 2^63 - 1 and numbers that
    are not finite are strings. Without all, long arrays and those of strings have no value and long strings are cut (then "cut": true). */
 json_t *value_json(const struct gguf_value *v, bool all);
+/* Append a report to out, indented, with a line break behind it. Takes o. failed: a part of it is missing (no memory). 0 or SKUA_ENOMEM. */
+int value_json_dump(json_t *o, bool failed, struct strbuf *out, skua_error *err);
 
 #endif

@@ -20,7 +20,12 @@ static const struct command commands[] = {
     {"run", cmd_run, "one answer, or a chat on the terminal"},
     {"inspect", cmd_inspect, "what a model file holds, what it needs, what will run"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
+    {"imatrix", cmd_imatrix, "activation statistics on a text, for quantize"},
+    {"perplexity", cmd_perplexity, "how well a text is predicted; distance from another model"},
     {"logits", cmd_logits, "the numbers: logits, layer outputs, greedy continuation"},
+    {"quantize", cmd_quantize, "a model file in other types, by a recipe"},
+    {"shards", cmd_shards, "split a model file, merge and list its parts"},
+    {"convert", cmd_convert, "a Hugging Face checkpoint becomes a GGUF file"},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 

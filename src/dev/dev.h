@@ -31,12 +31,18 @@ struct dev_ops {
     void (*destroy)(struct dev *d);
 };
 
+/* Called on the calling thread before each op of a list, when all earlier ones are complete and this one has not begun: it may read
+   what the op's views show. */
+typedef void dev_observer(void *user, const struct kern_op *op, const struct kern_batch *batch);
+
 struct dev {
     const struct dev_ops *ops;
     const char *name;        /* "cpu" */
     const char *kernels;     /* the tier in use: "avx512vnni", ... */
     int n_threads;
     size_t allocated_bytes;  /* live buf_alloc memory */
+    dev_observer *observer;  /* NULL: nobody watches. The caller's to set between runs; results do not depend on it */
+    void *observer_user;
 };
 
 /* The CPU device with n_threads threads (>= 1) and a kernel table (kern_reference, or one of kern_select). */

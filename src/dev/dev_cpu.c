@@ -164,7 +164,7 @@ static int reset_progress(struct dev_cpu *c, int n_ops, skua_error *err)
     return 0;
 }
 
-static int cpu_run(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err)
+static int run_list(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err)
 {
     struct dev_cpu *c = (struct dev_cpu *)d;
     struct run_job job = {.dev = c, .ops = ops, .n_ops = n_ops, .batch = batch};
@@ -175,6 +175,18 @@ static int cpu_run(struct dev *d, const struct kern_op *ops, int n_ops, const st
     int rc = reset_progress(c, n_ops, err);
     if (!rc)
         pool_run(c->pool, run_thread, &job);
+    return rc;
+}
+
+static int cpu_run(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err)
+{
+    int rc = 0;
+    if (!d->observer)
+        return run_list(d, ops, n_ops, batch, err);
+    for (int i = 0; i < n_ops && !rc; i++) {
+        d->observer(d->observer_user, &ops[i], batch);
+        rc = run_list(d, &ops[i], 1, batch, err);
+    }
     return rc;
 }
 

@@ -31,6 +31,7 @@ struct gguf_writer {
     size_t keys_cap, tensors_cap;
     struct gguf_index key_index, tensor_index;
     uint64_t data_bytes;               /* declared so far, padded */
+    bool alignment_copied;             /* general.alignment is among the rest */
     /* writing */
     bool begun;
     struct file_writer file;
@@ -280,7 +281,8 @@ int gguf_writer_copy_keys(struct gguf_writer *w, const struct gguf *from, gguf_s
         struct gguf_value v;
         uint32_t known;
         const uint8_t *end = gguf_decode_key(from->keys[i], &v);
-        if (key_is(v.key, ALIGNMENT_KEY) || key_is(v.key, "split.no") || key_is(v.key, "split.count")
+        bool alignment = key_is(v.key, ALIGNMENT_KEY);
+        if ((alignment && v.u != w->alignment) || key_is(v.key, "split.no") || key_is(v.key, "split.count")
             || key_is(v.key, "split.tensors.count") || gguf_index_get(&w->key_index, v.key, key_name, w, &known)
             || (skip && skip(context, v.key)))
             continue;
@@ -288,6 +290,7 @@ int gguf_writer_copy_keys(struct gguf_writer *w, const struct gguf *from, gguf_s
         int rc = put_key(w, v.key, value, (size_t)(end - value), err);
         if (rc)
             return rc;
+        w->alignment_copied |= alignment;
     }
     return 0;
 }
@@ -369,7 +372,7 @@ int gguf_writer_add_tensor(struct gguf_writer *w, const char *name, uint32_t typ
 
 /* ---- writing ---- */
 
-static bool writes_alignment(const struct gguf_writer *w) { return w->alignment != GGUF_DEFAULT_ALIGNMENT; }
+static bool writes_alignment(const struct gguf_writer *w) { return w->alignment != GGUF_DEFAULT_ALIGNMENT && !w->alignment_copied; }
 
 /* Bytes in front of the padding to the data section. */
 static uint64_t metadata_bytes(const struct gguf_writer *w)

@@ -9,9 +9,10 @@
  *   gguf_writer_finish(w, err);                                               checks completeness, syncs, renames
  *   gguf_writer_free(w);                                                      removes the unfinished file, if any
  *
- * What is written: `general.architecture` first wherever it was added, then `general.alignment` if it is not the default,
- * then the keys in order; offsets exactly contiguous, zero padding between tensors and after the last one, dimensions
- * without trailing ones but at least one. The file appears under its name only after gguf_writer_finish.
+ * What is written: `general.architecture` first wherever it was added, then `general.alignment` if it is not the default
+ * (unless it is copied with other keys), then the keys in order; offsets exactly contiguous, zero padding between tensors
+ * and after the last one, dimensions without trailing ones but at least one. The file appears under its name only after
+ * gguf_writer_finish.
  *
  * Every function returns 0 or a negative error: SKUA_EARG for what the format does not allow (the message names the key or
  * tensor), SKUA_ELIMIT past the format's counts, SKUA_ESTATE for calls out of order, SKUA_ENOMEM, SKUA_EIO. A failed add
@@ -44,7 +45,7 @@ int gguf_writer_add_strings(struct gguf_writer *w, const char *key, const struct
                             skua_error *err);
 
 /* Copy the keys of an open file, byte for byte, in its order. Left out: keys that the writer already has, those for which
-   skip(context, key) is true (skip may be NULL), general.alignment (the writer's own) and the three split keys. */
+   skip(context, key) is true (skip may be NULL), general.alignment if it is not the writer's, and the three split keys. */
 typedef bool gguf_skip_fn(void *context, struct gguf_string key);
 int gguf_writer_copy_keys(struct gguf_writer *w, const struct gguf *from, gguf_skip_fn *skip, void *context, skua_error *err);
 
