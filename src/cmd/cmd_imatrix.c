@@ -158,8 +158,8 @@ static int interrupted(const struct work *w, skua_error *err)
     if (!w->done)
         return error_set(err, SKUA_ECANCELED, "interrupted before the first of %d chunks was done; %s is not written", w->text.n_chunks,
                          w->opt.out);
-    return error_set(err, SKUA_ECANCELED, "interrupted after %d of %d chunks; %s holds these, and --resume goes on", w->done, w->text.n_chunks,
-                     w->opt.out);
+    return error_set(err, SKUA_ECANCELED, "interrupted after %d of %d chunks; %s holds these, and --resume goes on", w->done,
+                     w->text.n_chunks, w->opt.out);
 }
 
 static void report(const struct work *w)

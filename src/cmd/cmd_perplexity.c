@@ -115,7 +115,8 @@ static bool show_progress(void *user, int32_t n_done, int32_t n_total)
 /* Row i of a chunk's scored ones. */
 static int score_row(struct work *w, int32_t chunk, int32_t i, const float *logits, skua_error *err)
 {
-    int32_t n_vocab = w->shape.n_vocab, next = w->text.ids[(size_t)chunk * (size_t)w->shape.chunk_size + (size_t)(w->shape.score_from + i + 1)];
+    const int32_t *ids = w->text.ids + (size_t)chunk * (size_t)w->shape.chunk_size;
+    int32_t n_vocab = w->shape.n_vocab, next = ids[w->shape.score_from + i + 1];
     struct score_row row;
     double norm;
     int rc = logprob_norm(logits, n_vocab, &norm, err);
@@ -319,7 +320,8 @@ static int work(struct work *w, skua_error *err)
         rc = text_chunks_read(&w->text, w->engine, &w->opt.text, COMMAND, err);
     if (rc)
         return rc;
-    w->shape = (struct score_shape){skua_engine_get_info(w->engine).n_vocab, w->text.chunk_size, (int32_t)w->opt.score_from, w->text.n_chunks};
+    w->shape = (struct score_shape){.n_vocab = skua_engine_get_info(w->engine).n_vocab, .chunk_size = w->text.chunk_size,
+                                    .score_from = (int32_t)w->opt.score_from, .n_chunks = w->text.n_chunks};
     if (w->opt.kl_base)
         rc = open_base(w, err);
     if (!rc)

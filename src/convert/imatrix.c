@@ -60,8 +60,8 @@ static int allocate_entries(struct imatrix *m, uint32_t n, const char *label, sk
 
 static int bad_value(const char *label, const char *name, const char *part, int64_t matrix, int64_t column, double v, skua_error *err)
 {
-    return error_set(err, SKUA_EFORMAT, "%s: entry '%s': %s of column %lld, matrix %lld, is %g, expected a finite number from 0 up", label, name,
-                     part, (long long)column, (long long)matrix, v);
+    return error_set(err, SKUA_EFORMAT, "%s: entry '%s': %s of column %lld, matrix %lld, is %g, expected a finite number from 0 up", label,
+                     name, part, (long long)column, (long long)matrix, v);
 }
 
 static bool is_weight(double v) { return v >= 0 && v <= (double)FLT_MAX; }

@@ -233,7 +233,7 @@ import copy, math, struct, sys
 dense_path, moe_path, work = sys.argv[1:]
 U8, I8, U16, I16, U32, I32, F32, BOOL, STR, ARR, U64, I64, F64 = range(13)
 CODE = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "B", U64: "Q", I64: "q", F64: "d"}
-GEOMETRY = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34), 2: (32, 18), 3: (32, 20), 10: (256, 84), 11: (256, 110), 12: (256, 144),
+GEOMETRY = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34), 2: (32, 18), 3: (32, 20), 10: (256, 84), 11: (256, 110), 17: (256, 74), 18: (256, 98), 21: (256, 110), 35: (256, 66), 12: (256, 144),
             14: (256, 210), 16: (256, 66), 23: (256, 136), 24: (1, 1), 28: (1, 8), 39: (32, 17)}
 
 class Model:
@@ -408,12 +408,12 @@ case("embd_3d", S + "tensor 'token_embd.weight' has shape", reshape("token_embd.
 case("shape_down", S + r"tensor 'blk.2.ffn_down.weight' has shape \[512, 256, 1, 1\], expected \[1024, 256, 1, 1\]", reshape("blk.2.ffn_down.weight", [512, 256]))
 case("shape_norm", S + "tensor 'blk.2.ssm_norm.weight' has shape", reshape("blk.2.ssm_norm.weight", [64]))
 case("fused_qkv", "unsupported: tensor 'blk.3.attn_qkv.weight': fused", lambda m: m.tensors.append(["blk.3.attn_qkv.weight", [256, 3072], 8]))
-case("type_q3k", "unsupported: tensor 'blk.0.ffn_gate.weight' and 7 more of this role .trunk.: type Q3_K .*supported: F32, F16, Q4_0", retype(11, "ffn_gate.weight"))
+case("type_iq3s", "unsupported: tensor 'blk.0.ffn_gate.weight' and 7 more of this role .trunk.: type IQ3_S .*supported: F32, F16, Q4_0", retype(21, "ffn_gate.weight"))
 case("type_i8", "unsupported: tensor 'token_embd.weight': type I8", retype(24, "token_embd.weight"))
 case("type_f64_norm", "unsupported: tensor 'output_norm.weight': type F64 .*supported: F32, F16, BF16$", retype(28, "output_norm.weight"))
 case("type_q8_norm", "unsupported: tensor 'blk.0.attn_norm.weight' and 7 more .*type Q8_0", retype(8, ".attn_norm.weight"))
-case("type_many", "unsupported: tensor 'blk.0.attn_qkv.weight'", both(retype(10, "attn_qkv.weight"), retype(16, "ffn_up.weight"), retype(39, "ffn_down.weight"), retype(11, "blk.8.attn_k.weight")))
-case("type_and_shape", "unsupported: tensor 'blk.0.ffn_gate.weight'", both(retype(11, "ffn_gate.weight"), reshape("blk.5.ssm_a", [5])))
+case("type_many", "unsupported: tensor 'blk.0.attn_qkv.weight'", both(retype(17, "attn_qkv.weight"), retype(18, "ffn_up.weight"), retype(35, "ffn_down.weight"), retype(21, "blk.8.attn_k.weight")))
+case("type_and_shape", "unsupported: tensor 'blk.0.ffn_gate.weight'", both(retype(21, "ffn_gate.weight"), reshape("blk.5.ssm_a", [5])))
 case("vectors_f16", "+", retype(1, "norm.weight", "ssm_a", "ssm_dt.bias", "ssm_conv1d.weight"))
 case("vectors_bf16", "+", retype(30, "norm.weight", "ssm_a", "ssm_dt.bias", "ssm_conv1d.weight"))
 case("extra_tensor", "+", lambda m: m.tensors.append(["rope_freqs.weight", [32], 0]))
@@ -514,13 +514,13 @@ check "JSON of all cases" '[ "$g" -eq "$(wc -l <"$WORK/cases")" ]'
 run --json "$WORK/c_type_many.gguf"
 json_check "every unusable type is listed" "$WORK/out" <<'EOF'
 len(d["problems"]) == 6 and all(p["class"] == "unsupported" for p in d["problems"])
-[sum(t in p["message"] for p in d["problems"]) for t in ("Q2_K", "IQ2_XXS", "MXFP4", "Q3_K")] == [1, 2, 2, 1]
+[sum(t in p["message"] for p in d["problems"]) for t in ("IQ2_XS", "IQ3_XXS", "TQ2_0", "IQ3_S")] == [1, 2, 2, 1]
 {(t["part"], t["role"]) for t in d["tensors"] if t["status"] == "unsupported"} == {("trunk", "attn_qkv.weight"), ("trunk", "ffn_up.weight"), ("trunk", "ffn_down.weight"), ("mtp", "ffn_up.weight"), ("mtp", "ffn_down.weight"), ("mtp", "attn_k.weight")}
 EOF
 run "$WORK/c_type_many.gguf"
 check "text lists them too" '[ "$(grep -c "^problem: unsupported: tensor" "$WORK/out")" -eq 6 ] && grep -q "(cannot run)$" "$WORK/out"'
 run "$WORK/c_type_and_shape.gguf"
-check "type and shape problems together" 'grep -q "^problem: unsupported: .*Q3_K" "$WORK/out" && grep -q "^problem: E_SCHEMA: tensor .blk.5.ssm_a. has shape" "$WORK/out"'
+check "type and shape problems together" 'grep -q "^problem: unsupported: .*IQ3_S" "$WORK/out" && grep -q "^problem: E_SCHEMA: tensor .blk.5.ssm_a. has shape" "$WORK/out"'
 run --json "$WORK/c_mtp_missing.gguf"
 json_check "MTP block announced but missing" "$WORK/out" <<'EOF'
 d["mtp"] == {"state": "missing", "block": 8} and len(d["warnings"]) == 1 and "MTP" in d["warnings"][0]

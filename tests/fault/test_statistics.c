@@ -8,8 +8,8 @@
 #include "cmd/cmd.h"
 #include "convert/imatrix.h"
 
-static const char text[] = "Once upon a time there was a clever fox named David. David lived near a clever beach. One day David found a green "
-                           "drum by the garden. The capital of France is Paris. What is the capital of the sea?";
+static const char text[] = "Once upon a time there was a clever fox named David. David lived near a clever beach. One day David found "
+                           "a green drum by the garden. The capital of France is Paris. What is the capital of the sea?";
 
 static void write_file(const char *name, const void *bytes, size_t n)
 {

@@ -306,9 +306,9 @@ static double input_value(const struct product *p, int r, int k)
     return (double)row.q[k] * (double)row.d[k / (p->kind == KERN_ACT_Q12_256 ? 256 : 32)];
 }
 
-/* Per accumulation step at most three roundings of a partial sum of the terms (two fma, one conversion), two of a scale product, two
-   in the dequantised weights; sums of the sixteen lanes; one in the product with the factor. Scale products that are subnormal are off
-   by 2^-150 times the integer sum, below 2^23 per value. */
+/* Per accumulation step at most three roundings of a partial sum of the terms (two fma, one conversion), two of a scale product,
+   two in the dequantised weights; sums of the sixteen lanes; one in the product with the factor. Scale products that are subnormal
+   are off by 2^-150 times the integer sum, below 2^23 per value. */
 static void expect_near_double(struct product *p)
 {
     int n = p->op.w.n_in, n_out = p->op.w.n_out;

@@ -121,7 +121,8 @@ static void same_sums(const struct imatrix *m, int block, const char *a, const c
 {
     const struct imatrix_entry *x = entry(m, block, a), *y = entry(m, block, b);
     size_t n = (size_t)(x->columns * x->matrices) * sizeof *x->sums;
-    CHECK(x->columns == y->columns && x->matrices == y->matrices && !memcmp(x->sums, y->sums, n), "block %d: %s and %s differ", block, a, b);
+    bool alike = x->columns == y->columns && x->matrices == y->matrices;
+    CHECK(alike && !memcmp(x->sums, y->sums, n), "block %d: %s and %s differ", block, a, b);
 }
 
 /* ---- values ---- */

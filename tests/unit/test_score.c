@@ -237,8 +237,10 @@ static void test_file_refused(void **state)
         size_t at;
         float v;
         const char *text;
-    } rows_wrong[] = {{64, NAN, "step of nan"}, {64, -1, "step of -1"}, {64, 0.1f, "step of 0.1"}, {68, 0.5f, "log-probability of 0.5"},
-                      {68, -INFINITY, "log-probability of -inf"}, {72, -1, "as the most likely one of 3"}};
+    } rows_wrong[] = {
+        {64, NAN, "step of nan"}, {64, -1, "step of -1"}, {64, 0.1f, "step of 0.1"}, {68, 0.5f, "log-probability of 0.5"},
+        {68, -INFINITY, "log-probability of -inf"}, {72, -1, "as the most likely one of 3"},
+    };
     for (size_t i = 0; i < sizeof rows_wrong / sizeof *rows_wrong; i++) {
         struct score_base b;
         struct score_row row;
