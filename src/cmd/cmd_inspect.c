@@ -1,5 +1,5 @@
 /* skua inspect: what a model file holds, what it needs, and whether it runs; with --container only whether the file is a valid
-   GGUF container. */
+   GGUF container, with --verify whether its data is sound. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/inspect_report.h"
 #include "cmd/inspect_value.h"
+#include "cmd/inspect_verify.h"
 #include "cmd/opts.h"
 
 #define COMMAND "inspect"
@@ -15,6 +16,7 @@
 static const char help[] =
     "usage: skua inspect [OPTIONS] [MODEL]\n"
     "       skua inspect --container FILE...\n"
+    "       skua inspect --verify [--json] FILE...\n"
     "\n"
     "Describes a model file: layers, tensor types, tokenizer, metadata, the memory that running it needs, and whether it runs.\n"
     "Exit status 0 if it runs, else 1.\n"
@@ -27,18 +29,21 @@ static const char help[] =
     "      --container     only check that each FILE is a valid GGUF container: prints 'ok' or the class of the first error\n"
     "                      ('error' when the file cannot be read), after the file's name if there are several; exit status 0\n"
     "                      only if all are ok\n"
+    "      --verify        read all tensor data: every block must have usable scales and finite values. Prints the verdict and\n"
+    "                      checksums (XXH3), which are the same for the same tensors in any number of shards\n"
     "  -h, --help\n"
     "\n"
     "example: skua inspect models/tiny-q8_0.gguf --ctx 16k --kv-type Q8_0\n"
     "         skua inspect --container *.gguf\n";
 
-enum { OPT_KV = 256, OPT_ALL, OPT_JSON, OPT_CONTAINER };
+enum { OPT_KV = 256, OPT_ALL, OPT_JSON, OPT_CONTAINER, OPT_VERIFY };
 
 static const struct option long_options[] = {
     {"model", required_argument, NULL, 'm'},   {"ctx", required_argument, NULL, 'c'},
     {"kv-type", required_argument, NULL, OPT_KV}, {"all", no_argument, NULL, OPT_ALL},
     {"json", no_argument, NULL, OPT_JSON},     {"container", no_argument, NULL, OPT_CONTAINER},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    {"verify", no_argument, NULL, OPT_VERIFY}, {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0}};
 
 /* One line on standard error: "skua inspect: FILE: [CLASS: ]MESSAGE", with the file named once. */
 static void print_error(const char *path, const char *class, const char *message)
@@ -78,6 +83,25 @@ static int check_containers(int n, char **paths)
             print_error(paths[i], NULL, err.message);
             status = OPTS_FAILED;
         }
+    }
+    return status;
+}
+
+static int verify_files(int n, char **paths, bool json)
+{
+    int status = OPTS_OK;
+    for (int i = 0; i < n; i++) {
+        skua_error err = {0};
+        uint32_t bad;
+        if (inspect_verify(paths[i], json, &bad, &err))
+            status = OPTS_FAILED;
+        else if (bad) {
+            error_set(&err, SKUA_EFORMAT, "%s: the data of %u tensors is damaged", paths[i], bad);
+            status = OPTS_FAILED;
+        } else
+            continue;
+        fflush(stdout); /* the verdict before the reason where both go to a terminal */
+        print_error(paths[i], NULL, err.message);
     }
     return status;
 }
@@ -130,7 +154,7 @@ static int finish_output(int status)
 struct arguments {
     struct inspect_options inspect;
     const char *model;
-    bool container;
+    bool container, verify; /* of files that are named as arguments */
 };
 
 static int bad_kv_type(const char *name, skua_error *err)
@@ -154,6 +178,7 @@ static int parse(int argc, char **argv, struct arguments *a, skua_error *err)
         case OPT_ALL: a->inspect.all = true; break;
         case OPT_JSON: a->inspect.json = true; break;
         case OPT_CONTAINER: a->container = true; break;
+        case OPT_VERIFY: a->verify = true; break;
         case 'h': fputs(help, stdout); return 1;
         default: return SKUA_EARG;
         }
@@ -161,11 +186,14 @@ static int parse(int argc, char **argv, struct arguments *a, skua_error *err)
             return rc;
     }
     int n = argc - optind;
-    if (a->container && (a->model || n == 0))
-        return error_set(err, SKUA_EARG, "--container needs one or more files as arguments");
-    if (!a->container && n + (a->model ? 1 : 0) > 1)
+    bool files = a->container || a->verify;
+    if (a->container && a->verify)
+        return error_set(err, SKUA_EARG, "--container and --verify exclude each other");
+    if (files && (a->model || n == 0))
+        return error_set(err, SKUA_EARG, "--%s needs one or more files as arguments", a->verify ? "verify" : "container");
+    if (!files && n + (a->model ? 1 : 0) > 1)
         return error_set(err, SKUA_EARG, "more than one model, '%s' is the second; expected one", argv[argc - 1]);
-    if (!a->container && n == 1)
+    if (!files && n == 1)
         a->model = argv[optind];
     return 0;
 }
@@ -181,6 +209,8 @@ int cmd_inspect(int argc, char **argv)
         return finish_output(OPTS_OK);
     if (a.container)
         return finish_output(check_containers(argc - optind, argv + optind));
+    if (a.verify)
+        return finish_output(verify_files(argc - optind, argv + optind, a.inspect.json));
     char *path = NULL;
     if (opts_model(a.model, &path, &err))
         return opts_fail(COMMAND, OPTS_FAILED, &err);

@@ -9,7 +9,7 @@
 #include "quant/cpu/quant_tiers.h"
 #include "quant/half.h"
 
-enum scale_kind { SCALE_NONE, SCALE_F16, SCALE_BF16, SCALE_F32, SCALE_E8M0 };
+enum scale_kind { SCALE_F16, SCALE_BF16, SCALE_F32, SCALE_E8M0, SCALE_UE4M3 };
 
 struct codec {
     dequant_fn *dequant;
@@ -47,7 +47,7 @@ static const struct codec codecs[QTYPE_END] = {
     [QTYPE_IQ4_NL] = CODEC(iq4_nl, SCALE_F16, 1, 0),
     [QTYPE_IQ4_XS] = CODEC(iq4_xs, SCALE_F16, 1, 0),
     [QTYPE_MXFP4] = CODEC(mxfp4, SCALE_E8M0, 1, 0),
-    [QTYPE_NVFP4] = CODEC(nvfp4, SCALE_NONE, 0, 0), /* every E4M3 byte has a finite value */
+    [QTYPE_NVFP4] = CODEC(nvfp4, SCALE_UE4M3, 4, 0),
     [QTYPE_Q4_64A] = CODEC(q4_64a, SCALE_BF16, 2, offsetof(struct block_q4_64a, scale)),
     [QTYPE_Q2_64A] = CODEC(q2_64a, SCALE_BF16, 2, offsetof(struct block_q2_64a, scale)),
 };
@@ -111,8 +111,6 @@ static bool scale_finite(enum scale_kind kind, const uint8_t *p)
     uint16_t half;
     float single;
     switch (kind) {
-    case SCALE_NONE:
-        return true;
     case SCALE_F16:
         memcpy(&half, p, sizeof half);
         return (half & 0x7C00u) != 0x7C00u;
@@ -124,6 +122,8 @@ static bool scale_finite(enum scale_kind kind, const uint8_t *p)
         return isfinite(single);
     case SCALE_E8M0:
         return *p != 255;
+    case SCALE_UE4M3:
+        return (*p & 0x7F) != 0x7F; /* NaN in E4M3; decoders take it for 0 or 240 */
     }
     return true;
 }
@@ -131,7 +131,7 @@ static bool scale_finite(enum scale_kind kind, const uint8_t *p)
 /* Index of the first block with a scale that is not finite; `blocks` when there is none. */
 static int64_t first_bad_block(const struct codec *codec, const uint8_t *row, int64_t blocks, size_t block_bytes)
 {
-    size_t field = codec->kind == SCALE_F32 ? 4 : codec->kind == SCALE_E8M0 ? 1 : 2;
+    size_t field = codec->kind == SCALE_F32 ? 4 : codec->kind == SCALE_E8M0 || codec->kind == SCALE_UE4M3 ? 1 : 2;
     for (int64_t b = 0; b < blocks; b++)
         for (size_t k = 0; k < codec->scales; k++)
             if (!scale_finite(codec->kind, row + (size_t)b * block_bytes + codec->scale_at + k * field))

@@ -53,8 +53,8 @@ int quantize_row_by(const struct quant_tier *tier, uint32_t type, const float *x
    hundred times slower. Never what quantize_row does. Errors as there; other types: SKUA_EUNSUPPORTED. */
 int quantize_row_fitted(uint32_t type, const float *x, void *out, int64_t n, const float *imatrix, skua_error *err);
 
-/* Are all scales of the row usable: every f16, bf16 and f32 scale finite, no E8M0 byte 255 (for F32, F16 and BF16: every
-   element finite)? 0, or SKUA_EFORMAT with the element range of the first bad block in the message, or as dequant_row. */
+/* Are all scales of the row usable: every f16, bf16 and f32 scale finite, no E8M0 byte 255, no E4M3 byte 127 or 255 (for F32, F16 and
+   BF16: every element finite)? 0, or SKUA_EFORMAT with the element range of the first bad block in the message, or as dequant_row. */
 int quant_row_check(uint32_t type, const void *row, int64_t n, skua_error *err);
 
 #endif

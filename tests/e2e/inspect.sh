@@ -563,6 +563,50 @@ refused "shard numbers" 1 "E_SPLIT" "$WORK/s_number-00001-of-00003.gguf"
 refused "missing shard" 1 "s_missing-00003-of-00003.gguf" "$WORK/s_missing-00001-of-00003.gguf"
 refused "missing shard, container" 1 "E_SPLIT|cannot open" --container "$WORK/s_missing-00001-of-00003.gguf"
 
+# the data itself
+python3 - "$dense" "$WORK" <<'PY' || check "damaged copies could be made" false
+import json, subprocess, os, struct, sys
+path, work = sys.argv[1:]
+data = open(path, "rb").read()
+def tensor(name):  # offset of the data: found by its name in the tensor table
+    at = data.index(struct.pack("<Q", len(name)) + name.encode()) + 8 + len(name)
+    dims = struct.unpack_from("<I", data, at)[0]
+    offset = struct.unpack_from("<Q", data, at + 4 + 8 * dims + 4)[0]
+    start = len(data) - sum(-(-t["bytes"] // 32) * 32 for t in json.loads(subprocess.run([os.environ["SKUA"], "inspect", "--verify", "--json", path],
+                            capture_output=True).stdout)["tensors"])
+    return start + offset
+def damaged(to, *edits):
+    b = bytearray(data)
+    for at, new in edits:
+        b[at:at + len(new)] = new
+    open(f"{work}/{to}", "wb").write(b)
+ffn, norm = tensor("blk.2.ffn_down.weight"), tensor("blk.3.attn_norm.weight")
+damaged("v_scale", (ffn + 34 * (32 * 5 + 3), struct.pack("<H", 0x7E00)))  # row 5 of 1024 values, block 3: NaN
+damaged("v_two", (ffn, struct.pack("<H", 0xFC00)), (norm + 4 * 17, struct.pack("<f", float("inf"))))
+damaged("v_value", (ffn + 34 * 7 + 2, b"\x55"))
+PY
+run --verify "$dense"
+check "verify: sound" '[ $status -eq 0 ] && grep -q ": ok: 123 tensors, 16.0 MiB, xxh3 [0-9a-f]\{16\}$" "$WORK/out" && [ "$(wc -l <"$WORK/out")" -eq 1 ]'
+sum=$(sed 's/.* //' "$WORK/out")
+"$SKUA" shards split "$dense" "$WORK/v_split" --max-tensors 50 >/dev/null
+run --verify "$WORK/v_split-00001-of-00003.gguf"
+check "verify: the same tensors in shards" '[ $status -eq 0 ] && grep -q " xxh3 $sum$" "$WORK/out"'
+refused "verify: a scale" 1 "v_scale: the data of 1 tensors is damaged" --verify "$WORK/v_scale"
+check "verify: where" 'grep -q "^  blk.2.ffn_down.weight: row 5, from value 0 on: elements 96 to 127 of a Q8_0 row: a scale is not finite$" "$WORK/out"'
+refused "verify: two tensors" 1 "v_two: the data of 2 tensors is damaged" --verify "$WORK/v_two"
+check "verify: both" '[ "$(grep -c "^  blk" "$WORK/out")" -eq 2 ] && grep -q "^  blk.3.attn_norm.weight: row 0, from value 0 on: elements 17 to 17 of a F32 row" "$WORK/out"'
+run --verify "$dense" "$WORK/v_two" "$WORK/v_value"
+check "verify: each of several files" '[ $status -eq 1 ] && [ "$(grep -c "xxh3" "$WORK/out")" -eq 3 ] && [ "$(wc -l <"$WORK/err")" -eq 1 ]'
+check "verify: another value, another sum" 'grep -q "v_value: ok" "$WORK/out" && ! grep -q "v_value.* $sum$" "$WORK/out"'
+run --verify --json "$WORK/v_two"
+json_check "verify: JSON" "$WORK/out" <<'EOF'
+d["damaged"] == 2 and len(d["tensors"]) == 123 and all(t["checked"] for t in d["tensors"])
+sorted(t["name"] for t in d["tensors"] if t["problem"]) == ["blk.2.ffn_down.weight", "blk.3.attn_norm.weight"]
+EOF
+refused "verify: no file" 2 "verify needs" --verify
+refused "verify and container" 2 "exclude each other" --verify --container "$dense"
+refused "verify: missing file" 1 "cannot open" --verify "$WORK/none.gguf"
+
 # truncated and corrupted copies
 head -c 1000 "$dense" >"$WORK/cut_keys"
 head -c 400000 "$dense" >"$WORK/cut_data"

@@ -33,6 +33,7 @@ int main(void)
         {.run = cmd_inspect, .args = {"inspect", "--json", path}},
         {.run = cmd_inspect, .args = {"inspect", "-m", path, "--all", "--ctx", "16k"}},
         {.run = cmd_inspect, .args = {"inspect", "--container", path}},
+        {.run = cmd_inspect, .args = {"inspect", "--verify", "--json", path}},
         {.run = cmd_tokenize, .args = {"tokenize", "-m", path, "--json", "--pieces", "-f", prompt}},
         {.run = cmd_tokenize, .args = {"tokenize", "-m", path, "--pieces", "a \xC3\xBC b <|im_end|>"}},
         {.run = cmd_tokenize, .args = {"tokenize", "-m", path, "--decode", "--json", "1,2,3,8177 171"}},

@@ -498,8 +498,13 @@ static void test_row_check(void **state)
         expect_error(quant_row_check(cases[i].type, row, 2 * info->block_elements, &err), SKUA_EFORMAT, &err, range);
     }
     uint8_t nvfp4[36];
-    memset(nvfp4, 0xFF, sizeof nvfp4);
+    memset(nvfp4, 0xFE, sizeof nvfp4);
     CHECK(quant_row_check(QTYPE_NVFP4, nvfp4, 64, NULL) == 0);
+    for (int i = 0; i < 8; i++) {
+        memset(nvfp4, 0x7E, sizeof nvfp4);
+        nvfp4[i / 2] = i % 2 ? 0x7F : 0xFF;
+        CHECK(quant_row_check(QTYPE_NVFP4, nvfp4, 64, NULL) == SKUA_EFORMAT);
+    }
     CHECK(quant_row_check(QTYPE_Q1_0, nvfp4, 128, NULL) == SKUA_EUNSUPPORTED && quant_row_check(QTYPE_Q4_0, nvfp4, 1, NULL) == SKUA_EARG);
 }
 
