@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "convert/hf_exp.h"
 #include "convert/hf_tokenizer.h"
 #include "quant/half.h"
 #include "quant/quant.h"
@@ -217,7 +218,7 @@ static int convert_row(const struct job *j, const struct hf_output *o, struct ro
         x = r->moved;
     }
     for (uint64_t i = 0; i < o->ne[0] && o->value != HF_AS_IS; i++)
-        r->moved[i] = o->value == HF_PLUS_ONE ? x[i] + 1.0f : (float)-exp((double)x[i]);
+        r->moved[i] = o->value == HF_PLUS_ONE ? x[i] + 1.0f : -hf_exp(x[i]);
     return quantize_row_by(j->tier, o->type, o->value == HF_AS_IS ? x : r->moved, out, (int64_t)o->ne[0], NULL, j->err);
 }
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from fractions import Fraction
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoint import *  # noqa: E402,F403
@@ -65,6 +66,29 @@ def plus_one(values):
     return singles([x + 1 for x in values])
 
 
+def fma(a, b, c):
+    """a * b + c of singles, rounded once."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    near = f32(float(exact))
+    step = 2.0 ** (max(math.frexp(near)[1], -125) - 24)
+    return min((f32(near + k * step / 2) for k in range(-2, 3)), key=lambda x: (abs(Fraction(x) - exact), int(x / step) % 2))
+
+
+def exponential(x):
+    """The definition in src/convert/hf_exp.c, in exact arithmetic rounded step by step."""
+    q = float(round(f32(x * f32(1.44269504088896341))))
+    r = fma(q, f32(-1.42860677e-6), fma(q, f32(-6.93145752e-1), x))
+    p, d = f32(5.082762527590693718096e-04), f32(2.159509375685829852307e-02)
+    for k in (6.757896990527504603057e-03, 5.114512081637298353406e-02, 2.473615434895520810817e-01, 7.257664613233124478488e-01,
+              9.999999999980870924916e-01):
+        p = fma(p, r, f32(k))
+    for k in (-2.742335390411667452936e-01, 1.0):
+        d = fma(d, r, f32(k))
+    y = math.ldexp(f32(p / d), int(q))
+    assert abs(y - math.exp(x)) <= 2.0 ** (math.frexp(y)[1] - 24) * 2
+    return y
+
+
 def expected(t, c, values=None):
     """{GGUF name: (ne, values)} of a plain checkpoint; values: of what is packed in t."""
     values = values or {}
@@ -98,7 +122,7 @@ def expected(t, c, values=None):
             out[b + "ssm_alpha.weight"] = ([e, nv], flat(tile(rows(get(la + "in_proj_a.weight"), e), nk, nv, 1)))
             out[b + "ssm_beta.weight"] = ([e, nv], flat(tile(rows(get(la + "in_proj_b.weight"), e), nk, nv, 1)))
             out[b + "ssm_dt.bias"] = ([nv], tile(get(la + "dt_bias"), nk, nv, 1))
-            out[b + "ssm_a"] = ([nv], [-f32(math.exp(x)) for x in tile(get(la + "A_log"), nk, nv, 1)])
+            out[b + "ssm_a"] = ([nv], [-exponential(x) for x in tile(get(la + "A_log"), nk, nv, 1)])
             out[b + "ssm_norm.weight"] = ([d], get(la + "norm.weight"))
             out[b + "ssm_out.weight"] = ([v, e], flat(tile(r, nk, nv, d) for r in rows(get(la + "out_proj.weight"), v)))
         else:

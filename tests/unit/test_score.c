@@ -214,8 +214,9 @@ static void test_file_refused(void **state)
         const char *text;
     } wrong[] = {
         {0, 0, "is no file of base"}, {8, 2, "version 2 of the format, expected 1"}, {12, 0, "vocabulary of 0"},
-        {12, 0x80000000u, "impossible header"}, {12, 0x7FFFFFFFu, "do not fit its header"}, {12, 5, "do not fit"}, {16, 1, "impossible header"},
-        {16, 0x7FFFFFFFu, "do not fit"}, {20, 3, "scored from 3"}, {20, 0xFFFFFFFFu, "impossible header"}, {24, 0, "0 chunks"},
+        {12, 0x80000000u, "impossible header"}, {12, 0x7FFFFFFFu, "do not fit its header"}, {12, 5, "do not fit"},
+        {16, 1, "impossible header"}, {16, 0x7FFFFFFFu, "do not fit"}, {20, 3, "scored from 3"},
+        {20, 0xFFFFFFFFu, "impossible header"}, {24, 0, "0 chunks"},
         {24, 0x7FFFFFFFu, "do not fit"}, {28, 1, "impossible header"}, {36, 3, "token 1 is 3, outside of its vocabulary of 3"},
         {40, 0xFFFFFFFFu, "token 2 is -1"},
     };
