@@ -259,8 +259,8 @@ static void test_single_count(void **state)
 static void test_gguf_refused(void **state)
 {
     (void)state;
-    static const struct tensor count = {"x.counts", QTYPE_F32, {1, 2, 1, 1}, {1, 1}};
-    static const struct {
+    const struct tensor count = {"x.counts", QTYPE_F32, {1, 2, 1, 1}, {1, 1}};
+    const struct {
         struct tensor sums, counts; /* no name: not there */
         const char *text;
     } wrong[] = {
