@@ -26,13 +26,15 @@ static int run_watched(struct dev *d, const struct kern_op *ops, int n_ops, cons
         int rc = plain_ops->run(d, &ops[i], 1, batch, err);
         if (rc)
             return rc;
+        if (ops[i].code != KERN_SWIGLU)
+            continue;
         const struct op_swiglu *p = &ops[i].p.swiglu;
-        for (int r = 0; ops[i].code == KERN_SWIGLU && r < p->n_rows; r++)
+        for (int r = 0; r < p->n_rows; r++)
             for (int c = 0; c < p->n; c++) {
                 double x = ((const float *)kern_ptr(p->h))[(size_t)r * p->h_stride + c];
                 activated[ops[i].layer][n_swiglu[ops[i].layer]][c] += x * x;
             }
-        n_swiglu[ops[i].layer] += ops[i].code == KERN_SWIGLU;
+        n_swiglu[ops[i].layer]++;
     }
     return 0;
 }
