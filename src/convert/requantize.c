@@ -9,6 +9,9 @@
 #include "convert/requantize_rows.h"
 
 #define NVFP4_LARGEST (6.0f * 448.0f) /* the largest value without a factor */
+/* What a factor maps the largest value to: the group scale 240 is the last one that is exact to a sixteenth; the format's quantizer turns
+   all above 248 into 448. */
+#define NVFP4_TARGET (6.0f * 240.0f)
 
 /* Besides the reported item: where its data comes from. */
 struct origin {
@@ -425,7 +428,7 @@ static int prepare_nvfp4(struct requantize *r, struct rows_job *job, const char 
     int rc = rows_largest(r->pool, job, r->divisors, s, path, err);
     bool factor = has_factor(name, QTYPE_NVFP4);
     for (uint64_t m = 0; m < n && !rc; m++) {
-        float largest = r->divisors[m], g = largest / NVFP4_LARGEST;
+        float largest = r->divisors[m], g = largest / NVFP4_TARGET;
         if (!factor && largest > NVFP4_LARGEST)
             rc = error_set(err, SKUA_EARG, "tensor '%s' has values up to %g, too large for NVFP4 without a factor (%g)", name,
                            (double)largest, (double)NVFP4_LARGEST);

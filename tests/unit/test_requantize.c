@@ -199,7 +199,7 @@ static float nvfp4_factor(const struct gguf_tensor *t, const float *x, size_t m)
     float amax = 0;
     for (size_t i = m * t->ne[0] * t->ne[1]; i < (m + 1) * t->ne[0] * t->ne[1]; i++)
         amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    return amax > 0 ? amax / 2688.0f : 1;
+    return amax > 0 ? amax / 1440.0f : 1; /* 6 * 240 */
 }
 
 /* Compare tensor t of the output with its source; weights may be NULL. */
