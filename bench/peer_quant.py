@@ -256,7 +256,8 @@ def table_errors(models):
             options = ["-i", m.imatrix_path] if with_imatrix else []
             jobs = [(r, [r], f) for r, f in RECIPES.items()]
             # The MTP block has no statistics, and the types that need them cannot be had there.
-            jobs += [("all " + t, ["Q8_0", "--tensor", rf"blk\.{m.mtp}\.=Q8_0", "--tensor", f"{MATRICES}={t}"], -1) for t in TYPES if with_imatrix or t not in NEEDS_IMATRIX]
+            jobs += [("all " + t, ["Q8_0", "--tensor", rf"blk\.{m.mtp}\.=Q8_0", "--tensor", f"{MATRICES}={t}"], -1)
+                     for t in TYPES if with_imatrix or t not in NEEDS_IMATRIX]
             for label, args, ftype in jobs:
                 path = os.path.join(WORK, f"{m.name}-{label.replace(' ', '-')}-{int(with_imatrix)}.gguf")
                 p = skua("quantize", m.path, path, *args, *options, may_fail=True)

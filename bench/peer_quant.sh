@@ -7,7 +7,7 @@
 #   3. our files run by llama.cpp and llama.cpp's files run by skua: greedy answers to five prompts, token for token
 # Usage: bench/peer_quant.sh [DIR]   (from the project root; DIR, or NODE_LLAMA: the folder with node_modules, after
 #        npm install node-llama-cpp; SKUA: the program; SKUA_SHARED: folder of the shared models; PYTHON: a Python 3 with numpy)
-# Needs x86-64 Linux. Takes about three minutes on two cores. Exit status 0 when all bars hold.
+# Needs x86-64 Linux. Takes about ten minutes on two cores. Exit status 0 when all bars hold.
 set -u
 SKUA=${SKUA:-./build/skua}
 SHARED=${SKUA_SHARED:-../shared}
