@@ -1,10 +1,12 @@
 /* The same model written in other ways that files of this family use must be the same model: a head of its own, merged expert
  * matrices, a list of recurrent layers, shards, vectors in 16 bits, MTP blocks with and without their optional tensors. Each variant's
  * logits are compared with memcmp; what cannot run is refused by name. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine.h"
+#include "quant/half.h"
 #include "quant/quant.h"
 #include "support/edit.h"
 #include "support/support.h"
@@ -220,11 +222,11 @@ static void check_refusals(const char *source)
     refused("a shape", edit_write(&m, "shape.gguf"), SKUA_EFORMAT,
             "'blk.2.ffn_up.weight' has shape [256, 992, 1, 1], expected [256, 1024, 1, 1]");
     *t = before;
-    size_t q2k = qtype_row_bytes(QTYPE_Q2_K, 256) * 1024;
-    t->type = QTYPE_Q2_K;
-    edit_own(t, calloc(1, q2k), q2k);
+    size_t iq3 = qtype_row_bytes(QTYPE_IQ3_S, 256) * 1024;
+    t->type = QTYPE_IQ3_S;
+    edit_own(t, calloc(1, iq3), iq3);
     refused("a type", edit_write(&m, "type.gguf"), SKUA_EUNSUPPORTED,
-            "'blk.2.ffn_up.weight' has type Q2_K, which this version cannot run; supported: F32, F16, BF16, Q8_0");
+            "'blk.2.ffn_up.weight' has type IQ3_S, which this version cannot run; supported: F32, F16, Q4_0, Q4_1, Q5_0");
     edit_drop(&m, "blk.2.ffn_up");
     refused("a missing tensor", edit_write(&m, "missing.gguf"), SKUA_EFORMAT, "blk.2.ffn_up.weight");
     edit_unload(&m);
@@ -273,6 +275,57 @@ static void check_merged_experts(const char *source, const struct numbers *base)
     edit_unload(&m);
 }
 
+/* Q8_0 scales divided by 2^shift (of matrix e: by e % 3 more), and the factor that makes up for it in NAME.scale. */
+static struct edit_tensor *factor_out(struct edit_model *m, const char *stem, int shift)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.weight", stem);
+    struct edit_tensor *t = edit_find(m, name);
+    size_t n = (size_t)t->ne[2], part = t->size / n;
+    uint8_t *data = malloc(t->size);
+    float *factors = malloc(n * sizeof *factors);
+    memcpy(data, t->data, t->size);
+    for (size_t e = 0; e < n; e++) {
+        factors[e] = (float)(1 << (shift + (int)(e % 3)));
+        for (size_t b = e * part; b < (e + 1) * part; b += 34) {
+            uint16_t d;
+            memcpy(&d, data + b, sizeof d);
+            d = f32_to_f16(f16_to_f32(d) / factors[e]);
+            memcpy(data + b, &d, sizeof d);
+        }
+    }
+    edit_own(t, data, t->size);
+    snprintf(name, sizeof name, "%s.input_scale", stem);
+    struct edit_tensor *scale = edit_copy_as(m, "output_norm.weight", name);
+    scale->ne[0] = n;
+    edit_own(scale, calloc(n, sizeof *factors), n * sizeof *factors); /* has no use here */
+    snprintf(name, sizeof name, "%s.scale", stem);
+    scale = edit_copy_as(m, "output_norm.weight", name);
+    scale->ne[0] = n;
+    edit_own(scale, factors, n * sizeof *factors);
+    return scale;
+}
+
+/* Factors of matrices: powers of two, so that nothing is rounded, as long as scales stay above the subnormal ones of f16. */
+static void check_factors(const char *source, const struct numbers *base, bool moe)
+{
+    struct edit_model m;
+    edit_load(&m, source);
+    const char *dense[] = {"token_embd", "blk.0.attn_qkv", "blk.1.ffn_down", "blk.3.attn_q", "blk.2.ffn_up", "blk.8.nextn.eh_proj", NULL};
+    const char *experts[] = {"output", "blk.0.ffn_gate_exps", "blk.1.ffn_up_exps", "blk.2.ffn_down_exps", "blk.3.ffn_down_shexp", NULL};
+    struct edit_tensor *scale = NULL;
+    for (const char **stem = moe ? experts : dense; *stem; stem++)
+        scale = factor_out(&m, *stem, 1);
+    same(moe ? "factors of experts" : "factors", edit_write(&m, "factors.gguf"), base, NULL);
+    ((float *)scale->owned)[0] = INFINITY;
+    refused("an infinite factor", edit_write(&m, "infinite.gguf"), SKUA_EFORMAT, ".scale' holds a factor that is not finite");
+    scale->ne[0] = 2;
+    edit_own(scale, calloc(2, sizeof(float)), 2 * sizeof(float));
+    refused("two factors for one matrix", edit_write(&m, "two.gguf"), SKUA_EFORMAT,
+            "is F32 [2, 1, 1, 1], expected F32 [1], one factor per matrix");
+    edit_unload(&m);
+}
+
 int main(void)
 {
     const char *dense = support_model("tiny-q8_0.gguf"), *moe = support_model("tiny-moe-q8_0.gguf");
@@ -285,10 +338,12 @@ int main(void)
         check_narrow_vectors(dense, QTYPE_BF16);
         check_mtp(dense, &base);
         check_refusals(dense);
+        check_factors(dense, &base, false);
         free_numbers(&base);
     }
     if (moe && compute(moe, &base)) {
         check_merged_experts(moe, &base);
+        check_factors(moe, &base, true);
         free_numbers(&base);
     }
     return support_finish("variants");
