@@ -67,11 +67,12 @@ static double measure(const struct kern_table *t, struct op_matmul *op, size_t m
     for (int round = 0; round < 3; round++) {
         uint64_t start = cpu_ns(), now = start;
         int runs = 0;
-        while (now - start < 150000000) {
-            copy = (copy + 1) % n_copies;
-            op->w.data.offset = (size_t)copy * matrix_bytes;
-            t->matmul(op, NULL, 0, op->w.n_out);
-            runs++;
+        for (int calls = 1; now - start < 150000000; calls *= 2) { /* reading the clock takes as long as a small product */
+            for (int i = 0; i < calls; i++, runs++) {
+                copy = (copy + 1) % n_copies;
+                op->w.data.offset = (size_t)copy * matrix_bytes;
+                t->matmul(op, NULL, 0, op->w.n_out);
+            }
             now = cpu_ns();
         }
         double seconds = (double)(now - start) * 1e-9 / runs;

@@ -31,7 +31,7 @@ struct collect {
     bool output;
     struct collected *list; /* in the order of the file */
     uint32_t n, cap;
-    struct source sources[KERN_ACT_Q12_256 + 1]; /* by kind: the last QUANT_ACT */
+    struct source sources[KERN_ACT_COUNT]; /* by kind: the last QUANT_ACT */
     const char *unknown;    /* role of a matrix of the trunk that is not in the list */
     float *logits;          /* [slice][n_vocab] when the output head is watched */
     int32_t slice;          /* tokens evaluated at a time then */

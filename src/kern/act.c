@@ -11,7 +11,13 @@ static size_t align64(size_t bytes)
 
 static size_t act_block(enum kern_act kind)
 {
-    return kind == KERN_ACT_Q12_256 ? 256 : 32;
+    return kind == KERN_ACT_Q12_32 ? 32 : 256;
+}
+
+/* Of the integers of a row of n values. */
+static size_t code_bytes(enum kern_act kind, size_t n)
+{
+    return align64(kind == KERN_ACT_Q8_256 ? n : n * sizeof(int16_t));
 }
 
 size_t kern_act_bytes(enum kern_act kind, int64_t n)
@@ -19,17 +25,19 @@ size_t kern_act_bytes(enum kern_act kind, int64_t n)
     size_t count = (size_t)n;
     if (kind == KERN_ACT_F32)
         return count * sizeof(float);
-    return align64(count * sizeof(int16_t)) + align64(count / act_block(kind) * sizeof(float)) +
-           align64(count / 16 * sizeof(int16_t));
+    return code_bytes(kind, count) + align64(count / act_block(kind) * sizeof(float)) +
+           align64(count / (kind == KERN_ACT_Q8_256 ? 32 : 16) * sizeof(int16_t));
 }
 
 struct kern_act_row kern_act_row_at(enum kern_act kind, const void *base, int64_t n, int64_t row)
 {
     size_t count = (size_t)n;
     const char *p = (const char *)base + (size_t)row * kern_act_bytes(kind, n);
-    const char *d = p + align64(count * sizeof(int16_t));
+    const char *d = p + code_bytes(kind, count);
     const char *bsum = d + align64(count / act_block(kind) * sizeof(float));
-    return (struct kern_act_row){(const int16_t *)p, (const float *)d, (const int16_t *)bsum};
+    const bool bytes = kind == KERN_ACT_Q8_256;
+    return (struct kern_act_row){.q = bytes ? NULL : (const int16_t *)p, .q8 = bytes ? (const int8_t *)p : NULL, .d = (const float *)d,
+                                 .bsum = (const int16_t *)bsum};
 }
 
 int kern_act_kind(const struct kern_table *t, uint32_t weight_type)
@@ -54,13 +62,14 @@ int kern_act_kind(const struct kern_table *t, uint32_t weight_type)
         return KERN_ACT_Q12_32;
     case QTYPE_Q2_K:
     case QTYPE_Q3_K:
-    case QTYPE_Q4_K:
     case QTYPE_Q5_K:
     case QTYPE_Q6_K:
     case QTYPE_IQ4_XS:
     case QTYPE_IQ2_XXS:
     case QTYPE_IQ2_S:
         return KERN_ACT_Q12_256;
+    case QTYPE_Q4_K:
+        return KERN_ACT_Q8_256;
     default:
         return -1;
     }

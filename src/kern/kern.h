@@ -81,19 +81,24 @@ struct kern_batch {
 /* How a MATMUL wants its input rows. Which kind goes with which weight type: kern_act_kind(). */
 enum kern_act {
     KERN_ACT_F32,    /* the float rows themselves */
-    KERN_ACT_Q12_32, /* 12-bit integers with one float scale per 32 values */
-    KERN_ACT_Q12_256 /* 12-bit integers with one float scale per 256 values */
+    KERN_ACT_Q12_32,  /* 12-bit integers with one float scale per 32 values */
+    KERN_ACT_Q12_256, /* 12-bit integers with one float scale per 256 values */
+    KERN_ACT_Q8_256,  /* 8-bit integers with one float scale per 256 values */
+    KERN_ACT_COUNT
 };
 
 /* A quantised row of n values (n a multiple of the block B = 32 or 256) is kern_act_bytes(kind, n) bytes:
-     int16_t q[n]          rounded to nearest even of x * (2047 / amax), amax = max |x| of the block (all 0 when amax is 0)
-     float   d[n / B]      amax / 2047, one division
-     int16_t bsum[n / 16]  sums of 16 consecutive q (at most 16 * 2047 = 32752)
+     int16_t q[n]          rounded to nearest even of x * (L / amax), amax = max |x| of the block (all 0 when amax is 0); L = 2047.
+                           Of the 8-bit kind: int8_t q8[n], L = 127
+     float   d[n / B]      amax / L, one division
+     int16_t bsum[n / 16]  sums of 16 consecutive q (at most 16 * 2047 = 32752). Of the 8-bit kind: bsum[n / 32], sums of 32
    each part starting at a multiple of 64 bytes. Row r of a buffer starts at r * kern_act_bytes.
-   Twelve bits because the sum of 256 products with the largest weight of any format (6-bit levels times 8-bit scales, 4096)
-   then just fits int32, and because 12 bits split into a signed byte and a nibble where only byte products are fast. */
+   Weights of fewer than 5 bits take 8 bits: byte products are twice as fast, and what the rounding of the activations adds is far
+   below the rounding of such weights. Those of 5 bits and more take 12, of which nothing is seen beside theirs either. Twelve because
+   the sum of 256 products with the largest weight of any format (6-bit levels times 8-bit scales, 4096) then just fits int32. */
 struct kern_act_row {
-    const int16_t *q;
+    const int16_t *q;  /* NULL for the 8-bit kind */
+    const int8_t *q8;  /* NULL for the others */
     const float *d;
     const int16_t *bsum;
 };
@@ -155,7 +160,7 @@ struct op_quant_act {
        Q4_1, Q5_1, Q4_64A, Q2_64A:        the same with qw = code; then acc = fma(m[b] * dx[b], (float)(bsum[2b] + bsum[2b + 1]),
                                           acc). The 64-value blocks count as two with the same d (scale) and m (bias).
        NVFP4:                             per 16-group g: acc = fma(s[g] * dx[g / 2], (float)sum(qw * qx), acc).
-     ACT_Q12_256, each 256-block b:
+     ACT_Q12_256 (Q4_K: ACT_Q8_256), each 256-block b:
        Q3_K, Q6_K, IQ4_XS:                acc = fma(d * dx, (float)sum_j(sc_j * sum(level * qx)), acc).
        IQ2_XXS, IQ2_S:                    the same with d * 0.125 for d and sc_j = 2 * nibble + 1.
        Q2_K, Q4_K, Q5_K:                  the same with level = code; then acc = fma(-(dmin * dx), (float)sum(mn * bsum), acc).

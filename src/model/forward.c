@@ -35,7 +35,7 @@ struct forward {
 
     struct kern_buf *buf;
     size_t x, h, rope, taps, mtp_in, out_x, out_hidden, logits;
-    size_t act[3]; /* quantised inputs by enum kern_act; [KERN_ACT_F32] unused */
+    size_t act[KERN_ACT_COUNT]; /* quantised inputs by enum kern_act; [KERN_ACT_F32] unused */
     struct scratch_gdn gdn;
     struct scratch_attn attn;
     struct scratch_ffn ffn;
@@ -50,7 +50,7 @@ struct forward {
 struct input {
     struct kern_view x;
     int32_t stride, n, n_rows;
-    bool have[3];
+    bool have[KERN_ACT_COUNT];
 };
 
 static struct kern_view at(const struct forward *f, size_t offset)
@@ -429,6 +429,7 @@ static int allocate(struct forward *f, skua_error *err)
     f->logits = take(&end, FORWARD_MAX_OUT * (size_t)c->n_vocab * sizeof(float));
     f->act[KERN_ACT_Q12_32] = take(&end, act_bytes(f, KERN_ACT_Q12_32, 32));
     f->act[KERN_ACT_Q12_256] = take(&end, act_bytes(f, KERN_ACT_Q12_256, 256));
+    f->act[KERN_ACT_Q8_256] = take(&end, act_bytes(f, KERN_ACT_Q8_256, 256));
     end = layout_scratch(f, end);
     int rc = f->dev->ops->buf_alloc(f->dev, end, &f->buf, err);
     if (rc)

@@ -8,21 +8,21 @@
 #include "kern/cpu/mm_quant.h"
 
 /* f16 d, f16 m. */
-static INLINE void unpack_head_f16(struct sink *s, const uint8_t *const row[LANES], size_t offset, int b)
+static INLINE void unpack_head_f16(struct sink *s, struct tile_rows row, size_t offset, int b)
 {
-    vi head = load_word(s, row, offset);
+    vi head = load_word(&s->ahead, row, offset);
     put_d(s, b, vf_from_low_f16(head));
     put_m(s, b, vf_from_low_f16(v_srl(head, 16)));
 }
 
 /* 16 bytes of nibbles: value i in the low half of byte i, value i + 16 in the high half. */
-static INLINE void unpack_q4_1(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_q4_1(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     ROLLED
     for (int b = 0; b < n_blocks; b++, offset += 20) {
         vi q[4];
         unpack_head_f16(s, row, offset, b);
-        load_words(s, row, offset + 4, q);
+        load_words(&s->ahead, row, offset + 4, q);
         UNROLL
         for (int t = 0; t < 4; t++)
             put_nibbles(s, 16 * b + 2 * t, 8, 0, 1, q[t], NULL, NULL, NULL);
@@ -33,14 +33,14 @@ static INLINE void unpack_q4_1(struct sink *s, const uint8_t *const row[LANES], 
 }
 
 /* The same with a word of fifth bits before the nibbles, value i in bit i. */
-static INLINE void unpack_q5_1(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_q5_1(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     ROLLED
     for (int b = 0; b < n_blocks; b++, offset += 24) {
         vi q[4];
         unpack_head_f16(s, row, offset, b);
-        vi fifth = load_word(s, row, offset + 4);
-        load_words(s, row, offset + 8, q);
+        vi fifth = load_word(&s->ahead, row, offset + 4);
+        load_words(&s->ahead, row, offset + 8, q);
         UNROLL
         for (int t = 0; t < 4; t++) {
             vi low = v_or(low_nibbles(q[t]), v_sll(spread_bits(fifth, t), 4));
@@ -55,9 +55,9 @@ static INLINE void unpack_q5_1(struct sink *s, const uint8_t *const row[LANES], 
 }
 
 /* bf16 scale and bias, for blocks 2b and 2b + 1. */
-static INLINE void unpack_head_bf16(struct sink *s, const uint8_t *const row[LANES], size_t offset, int b)
+static INLINE void unpack_head_bf16(struct sink *s, struct tile_rows row, size_t offset, int b)
 {
-    vi head = load_word(s, row, offset);
+    vi head = load_word(&s->ahead, row, offset);
     UNROLL
     for (int i = 0; i < 2; i++) {
         put_d(s, 2 * b + i, vf_from_bits(v_sll(head, 16)));
@@ -66,7 +66,7 @@ static INLINE void unpack_head_bf16(struct sink *s, const uint8_t *const row[LAN
 }
 
 /* 32 bytes of nibbles in sequence, the even value in the low half. */
-static INLINE void unpack_q4_64a(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_q4_64a(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     ROLLED
     for (int b = 0; b < n_blocks; b++, offset += 36) {
@@ -74,7 +74,7 @@ static INLINE void unpack_q4_64a(struct sink *s, const uint8_t *const row[LANES]
         UNROLL
         for (int i = 0; i < 2; i++) {
             vi q[4];
-            load_words(s, row, offset + 16 * (size_t)i, q);
+            load_words(&s->ahead, row, offset + 16 * (size_t)i, q);
             UNROLL
             for (int t = 0; t < 16; t++) { /* byte t of the 16: a pair of codes */
                 vi byte = v_and(v_srl(q[t / 4], 8 * (t % 4)), v_set(0xFF));
@@ -89,12 +89,12 @@ static INLINE void unpack_q4_64a(struct sink *s, const uint8_t *const row[LANES]
 }
 
 /* 16 bytes of 2-bit codes in sequence, from the lowest bits. */
-static INLINE void unpack_q2_64a(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_q2_64a(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     ROLLED
     for (int b = 0; b < n_blocks; b++, offset += 20) {
         vi q[4];
-        load_words(s, row, offset, q);
+        load_words(&s->ahead, row, offset, q);
         unpack_head_bf16(s, row, offset + 16, b);
         UNROLL
         for (int i = 0; i < 2; i++) {

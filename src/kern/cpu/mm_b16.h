@@ -16,15 +16,15 @@ static INLINE vf ue4m3_half(vi bytes, int i)
 }
 
 /* Four scale bytes, then 8 bytes of nibbles per group of 16: value i in the low half of byte i, value i + 8 in the high half. */
-static INLINE void unpack_nvfp4(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_nvfp4(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     ROLLED
     for (int b = 0; b < n_blocks; b++, offset += 36) {
-        vi scales = load_word(s, row, offset);
+        vi scales = load_word(&s->ahead, row, offset);
         UNROLL
         for (int i = 0; i < 2; i++) {
             vi q[4];
-            load_words(s, row, offset + 4 + 16 * (size_t)i, q);
+            load_words(&s->ahead, row, offset + 4 + 16 * (size_t)i, q);
             UNROLL
             for (int j = 0; j < 2; j++) {
                 const int g = 2 * i + j, at = 32 * b + 8 * g;

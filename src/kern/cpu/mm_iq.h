@@ -15,10 +15,10 @@ static INLINE vi twice(vi a)
 }
 
 /* f16 d, eight 6-bit scales, and 16 bytes of nibbles per 32 values, laid out as in Q4_0, that stand for the values of a table. */
-static INLINE void unpack_iq4_xs(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_iq4_xs(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     (void)n_blocks; /* always 1 */
-    vi head = load_word(s, row, offset), low = load_word(s, row, offset + 4), scale[8];
+    vi head = load_word(&s->ahead, row, offset), low = load_word(&s->ahead, row, offset + 4), scale[8];
     put_d(s, 0, vf_from_low_f16(head));
     UNROLL
     for (int g = 0; g < 8; g++) {
@@ -28,7 +28,7 @@ static INLINE void unpack_iq4_xs(struct sink *s, const uint8_t *const row[LANES]
     ROLLED
     for (int g = 0; g < 8; g++) {
         vi q[4];
-        load_words(s, row, offset + 8 + 16 * (size_t)g, q);
+        load_words(&s->ahead, row, offset + 8 + 16 * (size_t)g, q);
         UNROLL
         for (int t = 0; t < 4; t++) {
             put_signed_bytes(s, 16 * g + 2 * t, 0, v_lookup(nl4_values, low_nibbles(q[t])), &scale[g]);
@@ -56,14 +56,14 @@ static INLINE void put_octet(struct sink *s, int t, int k, const uint16_t *codes
 }
 
 /* f16 d; per 32 values a word of four indices and a word of four times seven sign bits and a scale nibble. */
-static INLINE void unpack_iq2_xxs(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_iq2_xxs(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     (void)n_blocks;
-    put_d(s, 0, vf_mul(load_f16(s, row, offset), vf_set(0.125f)));
+    put_d(s, 0, vf_mul(load_f16(&s->ahead, row, offset), vf_set(0.125f)));
     ROLLED
     for (int i = 0; i < 4; i++) { /* 64 values */
         vi w[4];
-        load_words(s, row, offset + 2 + 16 * (size_t)i, w);
+        load_words(&s->ahead, row, offset + 2 + 16 * (size_t)i, w);
         UNROLL
         for (int k = 0; k < 2; k++) {
             vi index = w[2 * k], signs = w[2 * k + 1];
@@ -83,18 +83,18 @@ static INLINE void unpack_iq2_xxs(struct sink *s, const uint8_t *const row[LANES
 }
 
 /* f16 d, 32 low bytes of indices, 32 sign bytes, 8 bytes of high index bits, 8 of scale nibbles. */
-static INLINE void unpack_iq2_s(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_iq2_s(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     (void)n_blocks;
     vi tail[4], high[2], scales[2];
-    put_d(s, 0, vf_mul(load_f16(s, row, offset), vf_set(0.125f)));
-    load_words(s, row, offset + 66, tail);
+    put_d(s, 0, vf_mul(load_f16(&s->ahead, row, offset), vf_set(0.125f)));
+    load_words(&s->ahead, row, offset + 66, tail);
     high[0] = tail[0], high[1] = tail[1], scales[0] = tail[2], scales[1] = tail[3];
     ROLLED
     for (int i = 0; i < 2; i++) { /* 128 values */
         vi low[4], signs[4];
-        load_words(s, row, offset + 2 + 16 * (size_t)i, low);
-        load_words(s, row, offset + 34 + 16 * (size_t)i, signs);
+        load_words(&s->ahead, row, offset + 2 + 16 * (size_t)i, low);
+        load_words(&s->ahead, row, offset + 34 + 16 * (size_t)i, signs);
         UNROLL
         for (int k = 0; k < 4; k++) { /* 32 values: byte k of the words of `high` and `scales` */
             UNROLL

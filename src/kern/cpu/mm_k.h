@@ -6,11 +6,11 @@
 #define OFFSETS 0
 #include "kern/cpu/mm_quant.h"
 
-/* The common head of Q4_K and Q5_K: d, dmin and the packed scale pairs of eight 32-value sub-blocks. */
-static INLINE void unpack_head_k45(struct sink *s, const uint8_t *const row[LANES], size_t offset, vi scale[8])
+/* The head: d, dmin and the packed scale pairs of eight 32-value sub-blocks. */
+static INLINE void unpack_head_q5_k(struct sink *s, struct tile_rows row, size_t offset, vi scale[8])
 {
     vi head[4];
-    load_words(s, row, offset, head);
+    load_words(&s->ahead, row, offset, head);
     put_d(s, 0, vf_from_low_f16(head[0]));
     put_dmin(s, vf_from_low_f16(v_srl(head[0], 16)));
     vi six = v_set(0x3F3F3F3F), two = v_set(0x30303030);
@@ -23,40 +23,19 @@ static INLINE void unpack_head_k45(struct sink *s, const uint8_t *const row[LANE
     }
 }
 
-static INLINE void unpack_q4_k(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
-{
-    (void)n_blocks; /* always 1 */
-    vi scale[8];
-    unpack_head_k45(s, row, offset, scale);
-    ROLLED
-    for (int g = 0; g < 4; g++) { /* 64 values: sub-block 2g in the low nibbles, 2g + 1 in the high ones */
-        UNROLL
-        for (int c = 0; c < 2; c++) {
-            vi q[4];
-            load_words(s, row, offset + 16 + 32 * (size_t)g + 16 * (size_t)c, q);
-            UNROLL
-            for (int t = 0; t < 4; t++)
-                put_nibbles(s, 32 * g + 8 * c + 2 * t, 16, 0, 1, q[t], NULL, &scale[2 * g], &scale[2 * g + 1]);
-        }
-        end_part(s, 0, &scale[2 * g]);
-        end_part(s, 1, &scale[2 * g + 1]);
-    }
-    end_block(s, 0, true);
-}
-
-static INLINE void unpack_q5_k(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_q5_k(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     (void)n_blocks;
     vi scale[8], bit = v_set(0x10101010), high[2][4];
-    unpack_head_k45(s, row, offset, scale);
-    load_words(s, row, offset + 16, high[0]); /* bit j of byte l: the fifth bit of value l of sub-block j */
-    load_words(s, row, offset + 32, high[1]);
+    unpack_head_q5_k(s, row, offset, scale);
+    load_words(&s->ahead, row, offset + 16, high[0]); /* bit j of byte l: the fifth bit of value l of sub-block j */
+    load_words(&s->ahead, row, offset + 32, high[1]);
     ROLLED
-    for (int g = 0; g < 4; g++) { /* as in Q4_K; bits 0 and 1 of `high` are those of sub-blocks 2g and 2g + 1 */
+    for (int g = 0; g < 4; g++) { /* 64 values: sub-block 2g in the low nibbles, 2g + 1 in the high ones; bits 0 and 1 of `high` are those of sub-blocks 2g and 2g + 1 */
         UNROLL
         for (int c = 0; c < 2; c++) {
             vi q[4];
-            load_words(s, row, offset + 48 + 32 * (size_t)g + 16 * (size_t)c, q);
+            load_words(&s->ahead, row, offset + 48 + 32 * (size_t)g + 16 * (size_t)c, q);
             UNROLL
             for (int t = 0; t < 4; t++) {
                 vi even = v_and(v_sll(high[c][t], 4), bit), odd = v_and(v_sll(high[c][t], 3), bit);
@@ -89,13 +68,13 @@ static INLINE void put_scales16(struct sink *s, const vi bytes[4], int log2_offs
     }
 }
 
-static INLINE void unpack_q6_k(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_q6_k(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     (void)n_blocks;
     const vi two = v_set(0x30303030), offset32 = v_set(0x00200020);
     vi scale[16], bytes[4];
-    put_d(s, 0, load_f16(s, row, offset + 208));
-    load_words(s, row, offset + 192, bytes);
+    put_d(s, 0, load_f16(&s->ahead, row, offset + 208));
+    load_words(&s->ahead, row, offset + 192, bytes);
     put_scales16(s, bytes, 5, scale);
     ROLLED
     for (int c = 0; c < 4; c++) { /* half h = c / 2 of the block, values l of its four 32-value rows with l / 16 == c % 2 */
@@ -103,8 +82,8 @@ static INLINE void unpack_q6_k(struct sink *s, const uint8_t *const row[LANES], 
         const int at = 64 * (c / 2) + 8 * (c % 2);
         const vi *sc = scale + 8 * h + c % 2; /* of row k: sc[2k] */
         vi high[4], q[4];
-        load_words(s, row, offset + 128 + 32 * h + part, high);
-        load_words(s, row, offset + 64 * h + part, q);
+        load_words(&s->ahead, row, offset + 128 + 32 * h + part, high);
+        load_words(&s->ahead, row, offset + 64 * h + part, q);
         UNROLL
         for (int t = 0; t < 4; t++) {
             put_bytes(s, at + 2 * t, 0, v_or(low_nibbles(q[t]), v_and(v_sll(high[t], 4), two)), &offset32, &sc[0]);
@@ -112,7 +91,7 @@ static INLINE void unpack_q6_k(struct sink *s, const uint8_t *const row[LANES], 
         }
         end_part(s, 0, &sc[0]);
         end_part(s, 1, &sc[4]);
-        load_words(s, row, offset + 64 * h + 32 + part, q);
+        load_words(&s->ahead, row, offset + 64 * h + 32 + part, q);
         UNROLL
         for (int t = 0; t < 4; t++) {
             put_bytes(s, at + 16 + 2 * t, 0, v_or(low_nibbles(q[t]), v_and(v_sll(high[t], 2), two)), &offset32, &sc[2]);
@@ -130,14 +109,14 @@ static INLINE vi two_bits(vi q, int k)
     return v_and(v_srl(q, 2 * k), v_set(0x03030303));
 }
 
-static INLINE void unpack_q2_k(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_q2_k(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     (void)n_blocks;
     vi scale[16], head[4], pair[2];
-    vi both = load_word(s, row, offset + 80);
+    vi both = load_word(&s->ahead, row, offset + 80);
     put_d(s, 0, vf_from_low_f16(both));
     put_dmin(s, vf_from_low_f16(v_srl(both, 16)));
-    load_words(s, row, offset, head); /* low nibbles: scales, high ones: minima */
+    load_words(&s->ahead, row, offset, head); /* low nibbles: scales, high ones: minima */
     UNROLL
     for (int j = 0; j < 4; j++) {
         v_widen(high_nibbles(head[j]), pair);
@@ -152,7 +131,7 @@ static INLINE void unpack_q2_k(struct sink *s, const uint8_t *const row[LANES], 
         const int at = 64 * (c / 2) + 8 * (c % 2);
         const vi *sc = scale + 8 * (c / 2) + c % 2; /* of row k: sc[2k] */
         vi q[4];
-        load_words(s, row, offset + 16 + 32 * (size_t)(c / 2) + 16 * (size_t)(c % 2), q);
+        load_words(&s->ahead, row, offset + 16 + 32 * (size_t)(c / 2) + 16 * (size_t)(c % 2), q);
         UNROLL
         for (int k = 0; k < 4; k++) {
             UNROLL
@@ -165,11 +144,11 @@ static INLINE void unpack_q2_k(struct sink *s, const uint8_t *const row[LANES], 
 }
 
 /* The sixteen 6-bit scales of Q3_K as signed bytes, and d. */
-static INLINE void unpack_head_q3_k(struct sink *s, const uint8_t *const row[LANES], size_t offset, vi bytes[4])
+static INLINE void unpack_head_q3_k(struct sink *s, struct tile_rows row, size_t offset, vi bytes[4])
 {
     const vi two = v_set(0x30303030), bias = v_set(0x20202020);
     vi w[4], c[3];
-    load_words(s, row, offset + 94, w); /* two bytes of codes, twelve of scales, d */
+    load_words(&s->ahead, row, offset + 94, w); /* two bytes of codes, twelve of scales, d */
     put_d(s, 0, vf_from_low_f16(v_srl(w[3], 16)));
     UNROLL
     for (int i = 0; i < 3; i++)
@@ -185,21 +164,21 @@ static INLINE void unpack_head_q3_k(struct sink *s, const uint8_t *const row[LAN
     }
 }
 
-static INLINE void unpack_q3_k(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks)
+static INLINE void unpack_q3_k(struct sink *s, struct tile_rows row, size_t offset, int n_blocks)
 {
     (void)n_blocks;
     const vi offset4 = v_set(0x00040004), third = v_set(0x04040404);
     vi scale[16], bytes[4], high[2][4]; /* bit j of byte l: the third bit of value l of 32-value row j */
     unpack_head_q3_k(s, row, offset, bytes);
     put_scales16(s, bytes, 2, scale);
-    load_words(s, row, offset, high[0]);
-    load_words(s, row, offset + 16, high[1]);
+    load_words(&s->ahead, row, offset, high[0]);
+    load_words(&s->ahead, row, offset + 16, high[1]);
     ROLLED
     for (int c = 0; c < 4; c++) { /* as in Q6_K; bits 0 to 3 of `high` are those of the rows of this half */
         const int at = 64 * (c / 2) + 8 * (c % 2);
         const vi *sc = scale + 8 * (c / 2) + c % 2;
         vi *h = high[c % 2], q[4];
-        load_words(s, row, offset + 32 + 32 * (size_t)(c / 2) + 16 * (size_t)(c % 2), q);
+        load_words(&s->ahead, row, offset + 32 + 32 * (size_t)(c / 2) + 16 * (size_t)(c % 2), q);
         UNROLL
         for (int k = 0; k < 4; k++) {
             UNROLL
@@ -218,7 +197,6 @@ static INLINE void unpack_q3_k(struct sink *s, const uint8_t *const row[LANES], 
 
 MM_QUANT_KERNEL(q2_k, 256, 84, true)
 MM_QUANT_KERNEL(q3_k, 256, 110, false)
-MM_QUANT_KERNEL(q4_k, 256, 144, true)
 MM_QUANT_KERNEL(q5_k, 256, 176, true)
 MM_QUANT_KERNEL(q6_k, 256, 210, false)
 

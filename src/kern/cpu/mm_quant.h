@@ -23,12 +23,9 @@
 #ifndef SKUA_KERN_CPU_MM_QUANT_H
 #define SKUA_KERN_CPU_MM_QUANT_H
 
-#include <string.h>
-
-#include "kern/cpu/mm_types.h"
+#include "kern/cpu/mm_tile.h"
 
 #define NR (NV * LANES)
-#define MD 4 /* input rows that are multiplied directly */
 #define PANEL_VALUES 256
 #define ACT_BLOCK (BLOCK == 256 ? 256 : 32) /* values per scale of the activations */
 
@@ -52,59 +49,12 @@ struct sink {
     vi sum[MD];
     vf d, dmin, m;
     vf f[MD]; /* the outputs so far */
-    uintptr_t next; /* where to prefetch: as far into the next tile as the unpacking is into this one */
+    struct ahead ahead;
 };
 
 /* Unpacks n_blocks consecutive stored blocks (as the file keeps them: 32, 64 or 256 values) at `offset` of LANES rows; 1 if the
    sink multiplies directly, or if a block is 256. */
-typedef void unpack_fn(struct sink *s, const uint8_t *const row[LANES], size_t offset, int n_blocks);
-
-/* Every byte of a block is loaded exactly once, through load_words and its like; each prefetches as much of the next tile.
-   The rows of a tile are read side by side, which no hardware prefetcher follows, but tiles follow each other in memory. */
-static INLINE void prefetch_next(struct sink *s, size_t row_bytes)
-{
-    for (size_t i = 0; i < LANES * row_bytes; i += 64)
-        __builtin_prefetch((const void *)(s->next + i), 0, 2);
-    s->next += LANES * row_bytes;
-}
-
-/* Sixteen bytes at `offset` of LANES rows, transposed: lane i of out[c] is the c-th 32-bit word of row i. */
-static INLINE void load_words(struct sink *s, const uint8_t *const row[LANES], size_t offset, vi out[4])
-{
-    prefetch_next(s, 16);
-    v_transpose(row, offset, out);
-}
-
-static INLINE vf load_f16(struct sink *s, const uint8_t *const row[LANES], size_t offset)
-{
-    uint32_t half[LANES];
-    prefetch_next(s, 2);
-    UNROLL
-    for (int i = 0; i < LANES; i++) {
-        uint16_t h;
-        memcpy(&h, row[i] + offset, sizeof h);
-        half[i] = h;
-    }
-    return vf_from_low_f16(v_load(half));
-}
-
-/* Four bytes at `offset` of LANES rows. */
-static INLINE vi load_word(struct sink *s, const uint8_t *const row[LANES], size_t offset)
-{
-    uint32_t word[LANES];
-    prefetch_next(s, 4);
-    UNROLL
-    for (int i = 0; i < LANES; i++)
-        memcpy(&word[i], row[i] + offset, sizeof word[i]);
-    return v_load(word);
-}
-
-static INLINE vi broadcast32(const void *p)
-{
-    int32_t x;
-    memcpy(&x, p, sizeof x);
-    return v_set(x);
-}
+typedef void unpack_fn(struct sink *s, struct tile_rows row, size_t offset, int n_blocks);
 
 /* Codes of values 2t and 2t + 1 of the panel, or of the current block; k (0 or 1) tells which of two sub-blocks that are
    unpacked together they belong to. The weight is (code - offset) * scale, both in both halves of a lane; NULL: 0 and 1. */
@@ -205,16 +155,6 @@ static INLINE void end_block(struct sink *s, int b, bool mins)
 
 /* ---- what unpack functions share ---- */
 
-static INLINE vi low_nibbles(vi a)
-{
-    return v_and(a, v_set(0x0F0F0F0F));
-}
-
-static INLINE vi high_nibbles(vi a)
-{
-    return v_and(v_srl(a, 4), v_set(0x0F0F0F0F));
-}
-
 /* Four codes per lane, a byte each, at t and t + 1. */
 static INLINE void put_bytes(struct sink *s, int t, int k, vi codes, const vi *offset, const vi *scale)
 {
@@ -244,12 +184,6 @@ static INLINE void put_signed_bytes(struct sink *s, int t, int k, vi values, con
     v_widen_signed(values, pair);
     put_pair(s, t, k, pair[0], NULL, scale);
     put_pair(s, t + 1, k, pair[1], NULL, scale);
-}
-
-/* Bits 4i to 4i + 3 of every lane, one per byte, as 0 or 1. */
-static INLINE vi spread_bits(vi bits, int i)
-{
-    return v_and(v_mul(v_and(v_srl(bits, 4 * i), v_set(0xF)), v_set(0x00204081)), v_set(0x01010101));
 }
 
 /* ---- multiplying R input rows with a panel whose first value is value `at` of the rows ---- */
@@ -375,11 +309,7 @@ static void multiply_all(const struct panel *p, const struct mm_row *row, int n_
 
 /* ---- the kernels ---- */
 
-/* One tile of LANES weight rows by 1, 2 or 4 input rows; f takes the results. The next tile is `ahead` bytes further. */
-typedef void direct_fn(const uint8_t *const wrow[LANES], size_t ahead, int n_in, const struct mm_row *const row[MD],
-                       float f[MD][LANES]);
-
-typedef void panel_fn(struct panel *p, int v, const uint8_t *const wrow[LANES], size_t ahead, size_t offset, int n_blocks);
+typedef void panel_fn(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset, int n_blocks);
 
 /* The code that is made for each weight type. */
 struct mm_format {
@@ -390,7 +320,7 @@ struct mm_format {
     direct_fn *direct[3]; /* for 1, 2 and 4 input rows */
 };
 
-static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *unpack, const uint8_t *const wrow[LANES], size_t ahead,
+static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *unpack, struct tile_rows rows, size_t ahead,
                                    int n_in, const struct mm_row *const row[MD], float out[MD][LANES], int R)
 {
     vf f[MD];
@@ -400,7 +330,7 @@ static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *un
     size_t offset = 0;
     ROLLED
     for (int at = 0; at < n_in; at += values, offset += block_bytes) {
-        struct sink s = {.n_direct = R, .next = (uintptr_t)wrow[0] + ahead + LANES * offset};
+        struct sink s = {.n_direct = R, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}};
         UNROLL
         for (int r = 0; r < R; r++) {
             s.q[r] = row[r]->q.q + at;
@@ -410,7 +340,7 @@ static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *un
             s.sum[r] = v_zero();
             s.f[r] = f[r];
         }
-        unpack(&s, wrow, offset, 1);
+        unpack(&s, rows, offset, 1);
         UNROLL
         for (int r = 0; r < R; r++)
             f[r] = s.f[r];
@@ -420,84 +350,58 @@ static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *un
         vf_store(out[r], f[r]);
 }
 
-/* Rows [o, o + count) of the matrix; beyond `end` the last one again. */
-static void weight_rows(const struct mm_weight *w, int64_t o, int64_t end, int count, const uint8_t **wrow)
-{
-    for (int i = 0; i < count; i++)
-        wrow[i] = w->data + (size_t)(o + i < end ? o + i : end - 1) * w->row_bytes;
-}
-
-static void put_outputs(float *y, const float *v, int n, float scale, bool accumulate)
-{
-    for (int i = 0; i < n; i++) {
-        float x = v[i] * scale;
-        y[i] = accumulate ? y[i] + x : x;
-    }
-}
-
-static void mm_direct(const struct mm_format *format, const struct mm_weight *w, const struct mm_row *row, int n_rows,
-                      bool accumulate, int64_t begin, int64_t end)
-{
-    direct_fn *direct = format->direct[n_rows < 3 ? n_rows - 1 : 2];
-    const struct mm_row *rows[MD]; /* three rows are multiplied as four */
-    for (int r = 0; r < MD; r++)
-        rows[r] = row + (r < n_rows ? r : n_rows - 1);
-    for (int64_t o = begin; o < end; o += LANES) {
-        const uint8_t *wrow[LANES];
-        float f[MD][LANES];
-        weight_rows(w, o, end, LANES, wrow);
-        direct(wrow, o + LANES < end ? LANES * w->row_bytes : 0, w->n_in, rows, f);
-        for (int r = 0; r < n_rows; r++)
-            put_outputs(row[r].y + o, f[r], end - o < LANES ? (int)(end - o) : LANES, w->scale, accumulate);
-    }
-}
-
 static void mm_panel(const struct mm_format *format, const struct mm_weight *w, const struct mm_row *row, int n_rows,
                      bool accumulate, int64_t begin, int64_t end)
 {
     struct panel p;
     _Alignas(64) float acc[MM_ROWS][NR];
-    for (int64_t o = begin; o < end; o += NR) {
-        const uint8_t *wrow[NR];
-        weight_rows(w, o, end, NR, wrow);
+    int skip, n;
+    for (int64_t o = begin; o < end; o += n) {
+        struct tile_rows tile = tile_at(w, o, end, NR, &skip, &n);
+        const size_t ahead = to_next_tile(w, o + n, end, n);
         memset(acc, 0, (size_t)n_rows * sizeof acc[0]);
         for (int at = 0; at < w->n_in; at += PANEL_VALUES) {
             int values = w->n_in - at < PANEL_VALUES ? w->n_in - at : PANEL_VALUES;
             size_t offset = (size_t)(at / format->values) * format->block_bytes;
-            for (int v = 0; v < NV; v++)
-                format->unpack(&p, v, wrow + v * LANES, o + NR < end ? NR * w->row_bytes : 0, offset, values / format->values);
+            for (int v = 0; v < NV; v++) {
+                struct tile_rows rows = {tile.first + (size_t)(v * LANES) * tile.stride, tile.stride};
+                format->unpack(&p, v, rows, ahead, offset, values / format->values);
+            }
             multiply_all(&p, row, n_rows, at, values / BLOCK, acc);
             if (format->mins)
                 subtract_minima(&p, row, n_rows, at, acc);
         }
         for (int r = 0; r < n_rows; r++)
-            put_outputs(row[r].y + o, acc[r], end - o < NR ? (int)(end - o) : NR, w->scale, accumulate);
+            put_outputs(row[r].y + o, acc[r] + skip, n, w->scale, accumulate);
     }
 }
 
 /* The kernel mm_<name>_<isa> of a weight type, from unpack_<name>: values and bytes of a stored block. */
 #define MM_DIRECT(name, R, values, bytes) \
-    static NOINLINE void direct_##name##_##R(const uint8_t *const wrow[LANES], size_t ahead, int n_in, \
+    static NOINLINE void direct_##name##_##R(struct tile_rows rows, size_t ahead, int n_in, \
                                              const struct mm_row *const row[MD], float f[MD][LANES]) \
     { \
-        multiply_direct(values, bytes, unpack_##name, wrow, ahead, n_in, row, f, R); \
+        multiply_direct(values, bytes, unpack_##name, rows, ahead, n_in, row, f, R); \
     }
 #define MM_QUANT_KERNEL(name, values, bytes, has_mins) \
     MM_DIRECT(name, 1, values, bytes) \
     MM_DIRECT(name, 2, values, bytes) \
     MM_DIRECT(name, 4, values, bytes) \
-    static NOINLINE void panel_##name(struct panel *p, int v, const uint8_t *const wrow[LANES], size_t ahead, size_t offset, \
+    static NOINLINE void panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset, \
                                       int n_blocks) \
     { \
-        struct sink s = {.panel = p, .v = v, .next = (uintptr_t)wrow[0] + ahead + LANES * offset}; \
-        unpack_##name(&s, wrow, offset, n_blocks); \
+        struct sink s = {.panel = p, .v = v, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}}; \
+        unpack_##name(&s, rows, offset, n_blocks); \
     } \
     void MM_NAME(name)(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin, \
                        int64_t end) \
     { \
         static const struct mm_format format = {values, bytes, has_mins, panel_##name, \
                                                 {direct_##name##_1, direct_##name##_2, direct_##name##_4}}; \
-        (n_rows <= MD ? mm_direct : mm_panel)(&format, w, row, n_rows, accumulate, begin, end); \
+        if (n_rows <= MD) \
+            mm_direct(format.direct, w, row, n_rows, accumulate, begin, end); \
+        else \
+            mm_panel(&format, w, row, n_rows, accumulate, begin, end); \
     }
 
 #endif

@@ -30,6 +30,14 @@ typedef vi dot_acc;
 static INLINE dot_acc dot_zero(void) { return v_zero(); }
 static INLINE vi dot_sum(dot_acc a) { return a; }
 static INLINE dot_acc dot_add(dot_acc a, vi w, vi x) { return _mm256_add_epi32(a, _mm256_madd_epi16(w, x)); }
+/* The same of four bytes a lane: w unsigned and at most 127, x signed and at least -127. */
+typedef vi dot4_acc;
+static INLINE dot4_acc dot4_zero(void) { return v_zero(); }
+static INLINE vi dot4_sum(dot4_acc a) { return a; }
+static INLINE dot4_acc dot4_add(dot4_acc a, vi w, vi x)
+{
+    return _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1))); /* 2 * 127 * 127 fits 16 bits */
+}
 static INLINE vi v_mul16(vi a, vi b) { return _mm256_mullo_epi16(a, b); } /* 16-bit lanes, low halves */
 static INLINE vi v_sub16(vi a, vi b) { return _mm256_sub_epi16(a, b); }
 static INLINE vi v_srl16(vi a, int n) { return _mm256_srli_epi16(a, n); }
@@ -111,14 +119,14 @@ static INLINE vf vf_load_bf16(const void *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
 
-/* Sixteen bytes at `offset` of LANES rows, transposed: lane i of out[c] is the c-th 32-bit word of row i. */
-static INLINE void v_transpose(const uint8_t *const row[LANES], size_t offset, vi out[4])
+/* Sixteen bytes of LANES rows that are `stride` bytes apart, transposed: lane i of out[c] is the c-th 32-bit word of row i. */
+static INLINE void v_transpose(const uint8_t *first, size_t stride, vi out[4])
 {
     vi z[4];
     UNROLL
     for (int i = 0; i < 4; i++)
-        z[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)(row[i] + offset))),
-                                       _mm_loadu_si128((const void *)(row[i + 4] + offset)), 1);
+        z[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)(first + (size_t)i * stride))),
+                                       _mm_loadu_si128((const void *)(first + 4 * stride + (size_t)i * stride)), 1);
     vi a = _mm256_unpacklo_epi32(z[0], z[1]), b = _mm256_unpacklo_epi32(z[2], z[3]);
     vi c = _mm256_unpackhi_epi32(z[0], z[1]), d = _mm256_unpackhi_epi32(z[2], z[3]);
     out[0] = _mm256_unpacklo_epi64(a, b);

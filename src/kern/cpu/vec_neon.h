@@ -65,6 +65,18 @@ static INLINE dot_acc dot_add(dot_acc a, vi w, vi x)
     return a;
 }
 
+/* Products of bytes 0 to 7 and 8 to 15 are kept apart likewise. */
+typedef dot_acc dot4_acc;
+static INLINE dot4_acc dot4_zero(void) { return dot_zero(); }
+static INLINE vi dot4_sum(dot4_acc a) { return dot_sum(a); }
+static INLINE dot4_acc dot4_add(dot4_acc a, vi w, vi x)
+{
+    const int8x16_t v = vreinterpretq_s8_u32(w), y = vreinterpretq_s8_u32(x);
+    a.low = vpadalq_s16(a.low, vmull_s8(vget_low_s8(v), vget_low_s8(y)));
+    a.high = vpadalq_s16(a.high, vmull_high_s8(v, y));
+    return a;
+}
+
 /* Bytes of `a` by index; 0 where the index is 255. */
 static INLINE vi v_bytes(vi a, uint8x16_t index)
 {
@@ -124,12 +136,12 @@ static INLINE vf vf_load_bf16(const void *p)
     return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16));
 }
 
-static INLINE void v_transpose(const uint8_t *const row[LANES], size_t offset, vi out[4])
+static INLINE void v_transpose(const uint8_t *first, size_t stride, vi out[4])
 {
     vi z[4];
     UNROLL
     for (int i = 0; i < 4; i++)
-        z[i] = v_load(row[i] + offset);
+        z[i] = v_load(first + (size_t)i * stride);
     vi a = vzip1q_u32(z[0], z[2]), b = vzip1q_u32(z[1], z[3]), c = vzip2q_u32(z[0], z[2]), d = vzip2q_u32(z[1], z[3]);
     out[0] = vzip1q_u32(a, b);
     out[1] = vzip2q_u32(a, b);

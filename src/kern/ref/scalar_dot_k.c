@@ -48,6 +48,28 @@ SCALAR_CLONES float scalar_dot_q3_k(const void *w, struct dot_input in, int32_t 
     return acc;
 }
 
+SCALAR_CLONES float scalar_dot_q4_k(const void *w, struct dot_input in, int32_t n)
+{
+    const struct block_q4_k *blocks = w;
+    float acc = 0.0f;
+    for (int32_t b = 0; b < n / 256; b++) {
+        const int8_t *q = in.q.q8 + 256 * b;
+        uint8_t sc[8], mn[8];
+        k4_unpack_pairs(blocks[b].c, sc, mn);
+        int32_t sum = 0, min = 0;
+        for (int j = 0; j < 8; j++) {
+            int32_t part = 0;
+            for (int l = 0; l < 32; l++)
+                part += (blocks[b].qs[32 * (j / 2) + l] >> 4 * (j & 1) & 15) * q[32 * j + l];
+            sum += sc[j] * part;
+            min += mn[j] * in.q.bsum[8 * b + j];
+        }
+        acc = fmaf(f16_to_f32(blocks[b].d) * in.q.d[b], (float)sum, acc);
+        acc = fmaf(-(f16_to_f32(blocks[b].dmin) * in.q.d[b]), (float)min, acc);
+    }
+    return acc;
+}
+
 /* sum_j(mn[j] * (bsum[2j] + bsum[2j + 1])) */
 static int32_t min_sum(const uint8_t mn[8], const int16_t *bsum)
 {
@@ -55,27 +77,6 @@ static int32_t min_sum(const uint8_t mn[8], const int16_t *bsum)
     for (int j = 0; j < 8; j++)
         sum += mn[j] * (bsum[2 * j] + bsum[2 * j + 1]);
     return sum;
-}
-
-SCALAR_CLONES float scalar_dot_q4_k(const void *w, struct dot_input in, int32_t n)
-{
-    const struct block_q4_k *blocks = w;
-    float acc = 0.0f;
-    for (int32_t b = 0; b < n / 256; b++) {
-        const int16_t *q = in.q.q + 256 * b;
-        uint8_t sc[8], mn[8];
-        k4_unpack_pairs(blocks[b].c, sc, mn);
-        int32_t sum = 0;
-        for (int j = 0; j < 8; j++) {
-            int32_t part = 0;
-            for (int l = 0; l < 32; l++)
-                part += (blocks[b].qs[32 * (j / 2) + l] >> 4 * (j & 1) & 15) * q[32 * j + l];
-            sum += sc[j] * part;
-        }
-        acc = fmaf(f16_to_f32(blocks[b].d) * in.q.d[b], (float)sum, acc);
-        acc = fmaf(-(f16_to_f32(blocks[b].dmin) * in.q.d[b]), (float)min_sum(mn, in.q.bsum + 16 * b), acc);
-    }
-    return acc;
 }
 
 SCALAR_CLONES float scalar_dot_q5_k(const void *w, struct dot_input in, int32_t n)

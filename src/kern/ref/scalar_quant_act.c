@@ -1,7 +1,7 @@
 /* QUANT_ACT in plain C; this file defines the bits. Contract: kern.h.
 
    Edge cases, the same in every tier: the maximum is taken over the bit patterns of |x|, so a NaN in a block wins over
-   everything and ends up in d, where it stays visible. A block whose 2047 / amax is no finite positive number (amax is
+   everything and ends up in d, where it stays visible. A block whose L / amax is no finite positive number (amax is
    0, below about 6e-36, infinite or NaN) has only zero codes. */
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 #include "kern/ref/scalar.h"
 #include "quant/half.h"
 
-static void quantise_block(const float *x, int block, int16_t *q, float *d)
+/* levels: L of kern.h, in int32 whatever they are stored in. */
+static inline __attribute__((always_inline)) void quantise_block(const float *x, int block, float levels, int16_t *q, int8_t *q8, float *d)
 {
     uint32_t max_bits = 0;
     for (int i = 0; i < block; i++) {
@@ -19,32 +20,42 @@ static void quantise_block(const float *x, int block, int16_t *q, float *d)
         max_bits = bits > max_bits ? bits : max_bits;
     }
     float amax = f32_from_bits(max_bits);
-    float inverse = 2047.0f / amax;
-    *d = amax / 2047.0f;
-    if (!(inverse > 0.0f && inverse < INFINITY)) {
-        memset(q, 0, (size_t)block * sizeof *q);
-        return;
+    float inverse = levels / amax;
+    *d = amax / levels;
+    if (!(inverse > 0.0f && inverse < INFINITY))
+        inverse = 0.0f;
+    for (int i = 0; i < block; i++) {
+        float v = inverse > 0.0f ? rintf(x[i] * inverse) : 0.0f;
+        if (q8)
+            q8[i] = (int8_t)v;
+        else
+            q[i] = (int16_t)v;
     }
-    for (int i = 0; i < block; i++)
-        q[i] = (int16_t)rintf(x[i] * inverse);
 }
 
 SCALAR_CLONES void kern_quant_act_scalar(const struct op_quant_act *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
     (void)batch;
-    int block = op->kind == KERN_ACT_Q12_256 ? 256 : 32;
     for (int64_t r = begin; r < end; r++) {
         const float *x = (const float *)kern_ptr(op->x) + r * op->x_stride;
         struct kern_act_row row = kern_act_row_at(op->kind, kern_ptr(op->out), op->n, r);
-        int16_t *q = (int16_t *)row.q;
+        int16_t *q = (int16_t *)row.q, *bsum = (int16_t *)row.bsum;
+        int8_t *q8 = (int8_t *)row.q8;
         float *d = (float *)row.d;
-        int16_t *bsum = (int16_t *)row.bsum;
-        for (int32_t b = 0; b < op->n / block; b++)
-            quantise_block(x + b * block, block, q + b * block, d + b);
-        for (int32_t j = 0; j < op->n / 16; j++) {
+        if (q8)
+            for (int32_t b = 0; b < op->n / 256; b++)
+                quantise_block(x + b * 256, 256, 127.0f, NULL, q8 + b * 256, d + b);
+        else if (op->kind == KERN_ACT_Q12_256)
+            for (int32_t b = 0; b < op->n / 256; b++)
+                quantise_block(x + b * 256, 256, 2047.0f, q + b * 256, NULL, d + b);
+        else
+            for (int32_t b = 0; b < op->n / 32; b++)
+                quantise_block(x + b * 32, 32, 2047.0f, q + b * 32, NULL, d + b);
+        const int32_t group = q8 ? 32 : 16;
+        for (int32_t j = 0; j < op->n / group; j++) {
             int sum = 0;
-            for (int i = 0; i < 16; i++)
-                sum += q[16 * j + i];
+            for (int32_t i = 0; i < group; i++)
+                sum += q8 ? q8[group * j + i] : q[group * j + i];
             bsum[j] = (int16_t)sum;
         }
     }

@@ -1,0 +1,266 @@
+/* Matrix products of quantised weights with 8-bit activations: one template for all SIMD tiers, for formats of 256-value blocks whose
+ * sub-blocks ("parts") of PART = 16 or 32 values have integer scales. Included once by each file of kernels (mm_k4.h), after the
+ * tier's vector vocabulary (vec_<isa>.h). A new weight format needs one unpack function and one line.
+ *
+ * The plan is that of mm_quant.h: a tile is NR = NV * LANES rows of weights, one 32-bit lane each, so that no horizontal sums exist.
+ * Here a lane takes four codes at a time, a byte each, and four activations are broadcast against them. Scales cannot be multiplied
+ * into bytes; they are applied to the integer sum of a part. With many input rows the codes of 256 values of every weight row are
+ * first written to a panel in the first-level cache; few input rows (up to 4) are multiplied as the codes are unpacked.
+ *
+ * Every lane performs exactly the operations of kern/ref/scalar_dot_*.c; integer sums are exact in any order.
+ *
+ * From the tier: NV, LANES, vi, vf, v_*, vf_*, dot_acc (16-bit pairs) and dot4_acc (bytes) with their dot_zero, dot_add, dot_sum.
+ */
+#ifndef SKUA_KERN_CPU_MM_BYTE_H
+#define SKUA_KERN_CPU_MM_BYTE_H
+
+#include "kern/cpu/mm_tile.h"
+
+#define NR (NV * LANES)
+#define MR 4
+#define N_PARTS (256 / PART)
+
+struct panel {
+    _Alignas(64) uint8_t w[64][NV][4 * LANES]; /* codes 4t to 4t + 3 of every row */
+    int32_t scale[N_PARTS][NV][LANES];
+    int32_t min[4][NV][LANES]; /* the minima that go with bsum[2j] and bsum[2j + 1], in the halves of a lane */
+    float d[NV][LANES], dmin[NV][LANES];
+};
+
+struct sink {
+    int n_direct; /* input rows to multiply with at once; 0: store to the panel. Known at compile time */
+    struct panel *panel;
+    int v;
+    const int8_t *q[MD]; /* of the current block */
+    const int16_t *bsum[MD];
+    const float *dx[MD];
+    dot4_acc part[2][MD]; /* of the current parts */
+    dot_acc min[MD];
+    vi sum[MD];
+    vf d, dmin;
+    vf f[MD]; /* the outputs so far */
+    struct ahead ahead;
+};
+
+/* Unpacks the block at `offset` of LANES rows. */
+typedef void unpack_fn(struct sink *s, struct tile_rows row, size_t offset);
+
+/* Codes 4t to 4t + 3 of the block, at most 127; k (0 or 1) tells which of two parts that are unpacked together they belong to. */
+static INLINE void put_quad(struct sink *s, int t, int k, vi codes)
+{
+    UNROLL
+    for (int r = 0; r < MD; r++)
+        if (r < s->n_direct)
+            s->part[k][r] = dot4_add(s->part[k][r], codes, broadcast32(s->q[r] + 4 * t));
+    if (s->n_direct == 0)
+        v_store(s->panel->w[t][s->v], codes);
+}
+
+/* Part j, which was put as k, is complete. */
+static INLINE void end_part(struct sink *s, int j, int k, vi scale)
+{
+    if (s->n_direct == 0)
+        v_store(s->panel->scale[j][s->v], scale);
+    UNROLL
+    for (int r = 0; r < MD; r++)
+        if (r < s->n_direct) {
+            s->sum[r] = v_add(s->sum[r], v_mul(dot4_sum(s->part[k][r]), scale));
+            s->part[k][r] = dot4_zero();
+        }
+}
+
+/* The minima that bsum[2j] and bsum[2j + 1] are multiplied with, in the halves of a lane. */
+static INLINE void put_min(struct sink *s, int j, vi min)
+{
+    if (s->n_direct == 0)
+        v_store(s->panel->min[j][s->v], min);
+    UNROLL
+    for (int r = 0; r < MD; r++)
+        if (r < s->n_direct)
+            s->min[r] = dot_add(s->min[r], min, broadcast32(s->bsum[r] + 2 * j));
+}
+
+static INLINE void put_d(struct sink *s, vf d, vf dmin)
+{
+    s->d = d;
+    s->dmin = dmin;
+    if (s->n_direct == 0) {
+        vf_store(s->panel->d[s->v], d);
+        vf_store(s->panel->dmin[s->v], dmin);
+    }
+}
+
+/* ---- input rows and the panel of values `at` to `at` + 255 ---- */
+
+static INLINE void multiply(const struct panel *p, const struct mm_row *row, int at, float acc[][NR], int R)
+{
+    vi sum[MR][NV];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int v = 0; v < NV; v++)
+            sum[r][v] = v_zero();
+    ROLLED
+    for (int j = 0; j < N_PARTS; j++) {
+        dot4_acc part[MR][NV];
+        UNROLL
+        for (int r = 0; r < R; r++)
+            UNROLL
+            for (int v = 0; v < NV; v++)
+                part[r][v] = dot4_zero();
+        UNROLL
+        for (int i = 0; i < PART / 4; i++)
+            UNROLL
+            for (int r = 0; r < R; r++) {
+                vi x = broadcast32(row[r].q.q8 + at + PART * j + 4 * i);
+                UNROLL
+                for (int v = 0; v < NV; v++)
+                    part[r][v] = dot4_add(part[r][v], v_load(p->w[PART / 4 * j + i][v]), x);
+            }
+        UNROLL
+        for (int r = 0; r < R; r++)
+            UNROLL
+            for (int v = 0; v < NV; v++)
+                sum[r][v] = v_add(sum[r][v], v_mul(dot4_sum(part[r][v]), v_load(p->scale[j][v])));
+    }
+    dot_acc min[MR][NV];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int v = 0; v < NV; v++)
+            min[r][v] = dot_zero();
+    UNROLL
+    for (int j = 0; j < 4; j++)
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            vi b = broadcast32(row[r].q.bsum + at / 32 + 2 * j);
+            UNROLL
+            for (int v = 0; v < NV; v++)
+                min[r][v] = dot_add(min[r][v], v_load(p->min[j][v]), b);
+        }
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        vf dx = vf_set(row[r].q.d[at / 256]);
+        UNROLL
+        for (int v = 0; v < NV; v++) {
+            float *f = acc[r] + v * LANES;
+            vf y = vf_fma(vf_mul(vf_load(p->d[v]), dx), vf_from_int(sum[r][v]), vf_load(f));
+            vf_store(f, vf_fnma(vf_mul(vf_load(p->dmin[v]), dx), vf_from_int(dot_sum(min[r][v])), y));
+        }
+    }
+}
+
+#define MULTIPLY(R) \
+    static NOINLINE void multiply_##R(const struct panel *p, const struct mm_row *row, int at, float acc[][NR]) \
+    { \
+        multiply(p, row, at, acc, R); \
+    }
+MULTIPLY(1)
+MULTIPLY(2)
+MULTIPLY(4)
+
+static void multiply_all(const struct panel *p, const struct mm_row *row, int n_rows, int at, float acc[][NR])
+{
+    int r = 0;
+    for (; r + 4 <= n_rows; r += 4)
+        multiply_4(p, row + r, at, acc + r);
+    if (r + 2 <= n_rows) {
+        multiply_2(p, row + r, at, acc + r);
+        r += 2;
+    }
+    if (r < n_rows)
+        multiply_1(p, row + r, at, acc + r);
+}
+
+/* ---- the kernels ---- */
+
+typedef void panel_fn(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset);
+
+/* The code that is made for each weight type. */
+struct mm_format {
+    size_t block_bytes;
+    panel_fn *unpack;
+    direct_fn *direct[3]; /* for 1, 2 and 4 input rows */
+};
+
+static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct tile_rows rows, size_t ahead, int n_in,
+                                   const struct mm_row *const row[MD], float out[MD][LANES], int R)
+{
+    vf f[MD];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        f[r] = vf_zero();
+    size_t offset = 0;
+    ROLLED
+    for (int at = 0; at < n_in; at += 256, offset += block_bytes) {
+        struct sink s = {.n_direct = R, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}};
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            s.q[r] = row[r]->q.q8 + at;
+            s.bsum[r] = row[r]->q.bsum + at / 32;
+            s.part[0][r] = s.part[1][r] = dot4_zero();
+            s.min[r] = dot_zero();
+            s.sum[r] = v_zero();
+        }
+        unpack(&s, rows, offset);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            vf dx = vf_set(row[r]->q.d[at / 256]);
+            f[r] = vf_fma(vf_mul(s.d, dx), vf_from_int(s.sum[r]), f[r]);
+            f[r] = vf_fnma(vf_mul(s.dmin, dx), vf_from_int(dot_sum(s.min[r])), f[r]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < R; r++)
+        vf_store(out[r], f[r]);
+}
+
+static void mm_panel(const struct mm_format *format, const struct mm_weight *w, const struct mm_row *row, int n_rows,
+                     bool accumulate, int64_t begin, int64_t end)
+{
+    struct panel p;
+    _Alignas(64) float acc[MM_ROWS][NR];
+    int skip, n;
+    for (int64_t o = begin; o < end; o += n) {
+        struct tile_rows tile = tile_at(w, o, end, NR, &skip, &n);
+        const size_t ahead = to_next_tile(w, o + n, end, n);
+        memset(acc, 0, (size_t)n_rows * sizeof acc[0]);
+        for (int at = 0; at < w->n_in; at += 256) {
+            for (int v = 0; v < NV; v++) {
+                struct tile_rows rows = {tile.first + (size_t)(v * LANES) * tile.stride, tile.stride};
+                format->unpack(&p, v, rows, ahead, (size_t)at / 256 * format->block_bytes);
+            }
+            multiply_all(&p, row, n_rows, at, acc);
+        }
+        for (int r = 0; r < n_rows; r++)
+            put_outputs(row[r].y + o, acc[r] + skip, n, w->scale, accumulate);
+    }
+}
+
+/* The kernel mm_<name>_<isa> of a weight type, from unpack_<name>. */
+#define MM_DIRECT(name, R, bytes) \
+    static NOINLINE void direct_##name##_##R(struct tile_rows rows, size_t ahead, int n_in, \
+                                             const struct mm_row *const row[MD], float f[MD][LANES]) \
+    { \
+        multiply_direct(bytes, unpack_##name, rows, ahead, n_in, row, f, R); \
+    }
+#define MM_BYTE_KERNEL(name, bytes) \
+    MM_DIRECT(name, 1, bytes) \
+    MM_DIRECT(name, 2, bytes) \
+    MM_DIRECT(name, 4, bytes) \
+    static NOINLINE void panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset) \
+    { \
+        struct sink s = {.panel = p, .v = v, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}}; \
+        unpack_##name(&s, rows, offset); \
+    } \
+    void MM_NAME(name)(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin, \
+                       int64_t end) \
+    { \
+        static const struct mm_format format = {bytes, panel_##name, {direct_##name##_1, direct_##name##_2, direct_##name##_4}}; \
+        if (n_rows <= MD) \
+            mm_direct(format.direct, w, row, n_rows, accumulate, begin, end); \
+        else \
+            mm_panel(&format, w, row, n_rows, accumulate, begin, end); \
+    }
+
+#endif

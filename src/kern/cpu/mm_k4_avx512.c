@@ -1,0 +1,6 @@
+/* Q4_K, avx512. */
+#include "kern/cpu/vec_avx512.h"
+
+#define MM_ISA avx512
+#define NV 2
+#include "kern/cpu/mm_k4.h"

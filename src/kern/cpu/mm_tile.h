@@ -1,0 +1,142 @@
+/* What the templates of matrix products share, mm_quant.h (16-bit activations) and mm_byte.h (8-bit activations): loading and
+ * transposing weights, and walking over the tiles of few input rows. Included by them, after the tier's vocabulary (vec_<isa>.h).
+ */
+#ifndef SKUA_KERN_CPU_MM_TILE_H
+#define SKUA_KERN_CPU_MM_TILE_H
+
+#include <string.h>
+
+#include "kern/cpu/mm_types.h"
+
+#define MD 4 /* input rows that are multiplied directly */
+
+/* LANES rows of weights, `stride` bytes apart. */
+struct tile_rows {
+    const uint8_t *first;
+    size_t stride;
+};
+
+/* Every byte of a block is loaded exactly once, through load_words and its like; each prefetches as much of the next tile.
+   The rows of a tile are read side by side, which no hardware prefetcher follows, but tiles follow each other in memory. */
+struct ahead {
+    uintptr_t next; /* where to prefetch: as far into the next tile as the unpacking is into this one */
+};
+
+static INLINE void prefetch_next(struct ahead *s, size_t row_bytes)
+{
+    for (size_t i = 0; i < LANES * row_bytes; i += 64)
+        __builtin_prefetch((const void *)(s->next + i), 0, 2);
+    s->next += LANES * row_bytes;
+}
+
+/* Sixteen bytes at `offset` of LANES rows, transposed: lane i of out[c] is the c-th 32-bit word of row i. */
+static INLINE void load_words(struct ahead *s, struct tile_rows row, size_t offset, vi out[4])
+{
+    prefetch_next(s, 16);
+    v_transpose(row.first + offset, row.stride, out);
+}
+
+static INLINE vf load_f16(struct ahead *s, struct tile_rows row, size_t offset)
+{
+    uint32_t half[LANES];
+    prefetch_next(s, 2);
+    UNROLL
+    for (int i = 0; i < LANES; i++) {
+        uint16_t h;
+        memcpy(&h, row.first + (size_t)i * row.stride + offset, sizeof h);
+        half[i] = h;
+    }
+    return vf_from_low_f16(v_load(half));
+}
+
+/* Four bytes at `offset` of LANES rows. */
+static INLINE vi load_word(struct ahead *s, struct tile_rows row, size_t offset)
+{
+    uint32_t word[LANES];
+    prefetch_next(s, 4);
+    UNROLL
+    for (int i = 0; i < LANES; i++)
+        memcpy(&word[i], row.first + (size_t)i * row.stride + offset, sizeof word[i]);
+    return v_load(word);
+}
+
+static INLINE vi broadcast32(const void *p)
+{
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return v_set(x);
+}
+
+static INLINE vi low_nibbles(vi a)
+{
+    return v_and(a, v_set(0x0F0F0F0F));
+}
+
+static INLINE vi high_nibbles(vi a)
+{
+    return v_and(v_srl(a, 4), v_set(0x0F0F0F0F));
+}
+
+/* Bits 4i to 4i + 3 of every lane, one per byte, as 0 or 1. */
+static INLINE vi spread_bits(vi bits, int i)
+{
+    return v_and(v_mul(v_and(v_srl(bits, 4 * i), v_set(0xF)), v_set(0x00204081)), v_set(0x01010101));
+}
+
+/* ---- walking over tiles ---- */
+
+/* One tile of LANES weight rows by 1, 2 or 4 input rows; f takes the results. The next tile is `ahead` bytes further. */
+typedef void direct_fn(struct tile_rows rows, size_t ahead, int n_in, const struct mm_row *const row[MD],
+                       float f[MD][LANES]);
+
+/* A tile of `width` rows for outputs o .. end - 1: it starts at row o, or earlier where fewer than `width` rows follow; a matrix of
+   fewer rows than that is taken row by row, the same in all lanes. The next output behind the tile is o + *n. */
+static struct tile_rows tile_at(const struct mm_weight *w, int64_t o, int64_t end, int width, int *skip, int *n)
+{
+    struct tile_rows rows = {w->data + (size_t)o * w->row_bytes, w->row_bytes};
+    *skip = 0;
+    *n = end - o < width ? (int)(end - o) : width;
+    if (*n == width)
+        return rows;
+    if (end < width) {
+        rows.stride = 0;
+        *n = 1;
+        return rows;
+    }
+    *skip = width - *n; /* lanes whose outputs were computed already, or belong to somebody else */
+    rows.first -= (size_t)*skip * w->row_bytes;
+    return rows;
+}
+
+/* How far behind a tile the next one is in memory, 0 behind the last. */
+static size_t to_next_tile(const struct mm_weight *w, int64_t next, int64_t end, int n)
+{
+    return next < end ? (size_t)n * w->row_bytes : 0;
+}
+
+static void put_outputs(float *y, const float *v, int n, float scale, bool accumulate)
+{
+    for (int i = 0; i < n; i++) {
+        float x = v[i] * scale;
+        y[i] = accumulate ? y[i] + x : x;
+    }
+}
+
+static void mm_direct(direct_fn *const direct_for[3], const struct mm_weight *w, const struct mm_row *row, int n_rows,
+                      bool accumulate, int64_t begin, int64_t end)
+{
+    direct_fn *direct = direct_for[n_rows < 3 ? n_rows - 1 : 2];
+    const struct mm_row *inputs[MD]; /* three rows are multiplied as four */
+    for (int r = 0; r < MD; r++)
+        inputs[r] = row + (r < n_rows ? r : n_rows - 1);
+    int skip, n;
+    for (int64_t o = begin; o < end; o += n) {
+        float f[MD][LANES];
+        struct tile_rows rows = tile_at(w, o, end, LANES, &skip, &n);
+        direct(rows, to_next_tile(w, o + n, end, n), w->n_in, inputs, f);
+        for (int r = 0; r < n_rows; r++)
+            put_outputs(row[r].y + o, f[r] + skip, n, w->scale, accumulate);
+    }
+}
+
+#endif
