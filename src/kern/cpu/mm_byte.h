@@ -5,7 +5,7 @@
  * The plan is that of mm_quant.h: a tile is NR = NV * LANES rows of weights, one 32-bit lane each, so that no horizontal sums exist.
  * Here a lane takes four codes at a time, a byte each, and four activations are broadcast against them. Scales cannot be multiplied
  * into bytes; they are applied to the integer sum of a part. With many input rows the codes of 256 values of every weight row are
- * first written to a panel in the first-level cache; few input rows (up to 4) are multiplied as the codes are unpacked.
+ * first written to a panel in the first-level cache; few input rows are multiplied as the codes are unpacked.
  *
  * Every lane performs exactly the operations of kern/ref/scalar_dot_*.c; integer sums are exact in any order.
  *
@@ -14,6 +14,7 @@
 #ifndef SKUA_KERN_CPU_MM_BYTE_H
 #define SKUA_KERN_CPU_MM_BYTE_H
 
+#define MD 8 /* input rows that are multiplied directly */
 #include "kern/cpu/mm_tile.h"
 
 #define NR (NV * LANES)
@@ -34,7 +35,7 @@ struct sink {
     const int8_t *q[MD]; /* of the current block */
     const int16_t *bsum[MD];
     const float *dx[MD];
-    dot4_acc part[2][MD]; /* of the current parts */
+    dot4_acc part[MD][2]; /* of the current part; with few input rows one accumulator alone would wait for its own latency */
     dot_acc min[MD];
     vi sum[MD];
     vf d, dmin;
@@ -45,27 +46,31 @@ struct sink {
 /* Unpacks the block at `offset` of LANES rows. */
 typedef void unpack_fn(struct sink *s, struct tile_rows row, size_t offset);
 
-/* Codes 4t to 4t + 3 of the block, at most 127; k (0 or 1) tells which of two parts that are unpacked together they belong to. */
-static INLINE void put_quad(struct sink *s, int t, int k, vi codes)
+/* Codes 4t to 4t + 3 of the block, at most 127. Parts are put one after the other. */
+static INLINE void put_quad(struct sink *s, int t, vi codes)
 {
+    const int k = s->n_direct <= 2 ? t & 1 : 0;
     UNROLL
     for (int r = 0; r < MD; r++)
         if (r < s->n_direct)
-            s->part[k][r] = dot4_add(s->part[k][r], codes, broadcast32(s->q[r] + 4 * t));
+            s->part[r][k] = dot4_add(s->part[r][k], codes, broadcast32(s->q[r] + 4 * t));
     if (s->n_direct == 0)
         v_store(s->panel->w[t][s->v], codes);
 }
 
-/* Part j, which was put as k, is complete. */
-static INLINE void end_part(struct sink *s, int j, int k, vi scale)
+/* Part j is complete. */
+static INLINE void end_part(struct sink *s, int j, vi scale)
 {
     if (s->n_direct == 0)
         v_store(s->panel->scale[j][s->v], scale);
     UNROLL
     for (int r = 0; r < MD; r++)
         if (r < s->n_direct) {
-            s->sum[r] = v_add(s->sum[r], v_mul(dot4_sum(s->part[k][r]), scale));
-            s->part[k][r] = dot4_zero();
+            vi part = dot4_sum(s->part[r][0]);
+            if (s->n_direct <= 2)
+                part = v_add(part, dot4_sum(s->part[r][1]));
+            s->sum[r] = v_add(s->sum[r], v_mul(part, scale));
+            s->part[r][0] = s->part[r][1] = dot4_zero();
         }
 }
 
@@ -180,7 +185,7 @@ typedef void panel_fn(struct panel *p, int v, struct tile_rows rows, size_t ahea
 struct mm_format {
     size_t block_bytes;
     panel_fn *unpack;
-    direct_fn *direct[3]; /* for 1, 2 and 4 input rows */
+    direct_fn *direct[4]; /* for 1, 2, 4 and 8 input rows */
 };
 
 static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct tile_rows rows, size_t ahead, int n_in,
@@ -198,7 +203,7 @@ static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct
         for (int r = 0; r < R; r++) {
             s.q[r] = row[r]->q.q8 + at;
             s.bsum[r] = row[r]->q.bsum + at / 32;
-            s.part[0][r] = s.part[1][r] = dot4_zero();
+            s.part[r][0] = s.part[r][1] = dot4_zero();
             s.min[r] = dot_zero();
             s.sum[r] = v_zero();
         }
@@ -248,6 +253,7 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
     MM_DIRECT(name, 1, bytes) \
     MM_DIRECT(name, 2, bytes) \
     MM_DIRECT(name, 4, bytes) \
+    MM_DIRECT(name, 8, bytes) \
     static NOINLINE void panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset) \
     { \
         struct sink s = {.panel = p, .v = v, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}}; \
@@ -256,8 +262,9 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
     void MM_NAME(name)(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin, \
                        int64_t end) \
     { \
-        static const struct mm_format format = {bytes, panel_##name, {direct_##name##_1, direct_##name##_2, direct_##name##_4}}; \
-        if (n_rows <= MD) \
+        static const struct mm_format format = {bytes, panel_##name, \
+                                                {direct_##name##_1, direct_##name##_2, direct_##name##_4, direct_##name##_8}}; \
+        if (n_rows <= 2 * MD) \
             mm_direct(format.direct, w, row, n_rows, accumulate, begin, end); \
         else \
             mm_panel(&format, w, row, n_rows, accumulate, begin, end); \

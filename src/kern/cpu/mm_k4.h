@@ -28,18 +28,17 @@ static INLINE void unpack_q4_k(struct sink *s, struct tile_rows row, size_t offs
     }
     ROLLED
     for (int g = 0; g < 4; g++) {
+        vi q[8];
+        load_words(&s->ahead, row, offset + 16 + 32 * (size_t)g, q);
+        load_words(&s->ahead, row, offset + 32 + 32 * (size_t)g, q + 4);
         UNROLL
-        for (int c = 0; c < 2; c++) {
-            vi q[4];
-            load_words(&s->ahead, row, offset + 16 + 32 * (size_t)g + 16 * (size_t)c, q);
-            UNROLL
-            for (int t = 0; t < 4; t++) {
-                put_quad(s, 16 * g + 4 * c + t, 0, low_nibbles(q[t]));
-                put_quad(s, 16 * g + 8 + 4 * c + t, 1, high_nibbles(q[t]));
-            }
-        }
-        end_part(s, 2 * g, 0, scale[2 * g]);
-        end_part(s, 2 * g + 1, 1, scale[2 * g + 1]);
+        for (int t = 0; t < 8; t++)
+            put_quad(s, 16 * g + t, low_nibbles(q[t]));
+        end_part(s, 2 * g, scale[2 * g]);
+        UNROLL
+        for (int t = 0; t < 8; t++)
+            put_quad(s, 16 * g + 8 + t, high_nibbles(q[t]));
+        end_part(s, 2 * g + 1, scale[2 * g + 1]);
     }
 }
 

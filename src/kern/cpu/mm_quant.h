@@ -23,6 +23,7 @@
 #ifndef SKUA_KERN_CPU_MM_QUANT_H
 #define SKUA_KERN_CPU_MM_QUANT_H
 
+#define MD 4 /* input rows that are multiplied directly */
 #include "kern/cpu/mm_tile.h"
 
 #define NR (NV * LANES)

@@ -1,5 +1,6 @@
 /* What the templates of matrix products share, mm_quant.h (16-bit activations) and mm_byte.h (8-bit activations): loading and
  * transposing weights, and walking over the tiles of few input rows. Included by them, after the tier's vocabulary (vec_<isa>.h).
+ * From the template: MD, the most input rows that are multiplied directly.
  */
 #ifndef SKUA_KERN_CPU_MM_TILE_H
 #define SKUA_KERN_CPU_MM_TILE_H
@@ -7,8 +8,6 @@
 #include <string.h>
 
 #include "kern/cpu/mm_types.h"
-
-#define MD 4 /* input rows that are multiplied directly */
 
 /* LANES rows of weights, `stride` bytes apart. */
 struct tile_rows {
@@ -85,7 +84,7 @@ static INLINE vi spread_bits(vi bits, int i)
 
 /* ---- walking over tiles ---- */
 
-/* One tile of LANES weight rows by 1, 2 or 4 input rows; f takes the results. The next tile is `ahead` bytes further. */
+/* One tile of LANES weight rows by up to MD input rows; f takes the results. The next tile is `ahead` bytes further. */
 typedef void direct_fn(struct tile_rows rows, size_t ahead, int n_in, const struct mm_row *const row[MD],
                        float f[MD][LANES]);
 
@@ -122,20 +121,28 @@ static void put_outputs(float *y, const float *v, int n, float scale, bool accum
     }
 }
 
-static void mm_direct(direct_fn *const direct_for[3], const struct mm_weight *w, const struct mm_row *row, int n_rows,
-                      bool accumulate, int64_t begin, int64_t end)
+/* Input rows in groups of up to MD, all of them for one tile before the next. direct[i] takes 2^i rows; a group of another size repeats
+   its last row. */
+static void mm_direct(direct_fn *const direct[], const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate,
+                      int64_t begin, int64_t end)
 {
-    direct_fn *direct = direct_for[n_rows < 3 ? n_rows - 1 : 2];
-    const struct mm_row *inputs[MD]; /* three rows are multiplied as four */
-    for (int r = 0; r < MD; r++)
-        inputs[r] = row + (r < n_rows ? r : n_rows - 1);
     int skip, n;
     for (int64_t o = begin; o < end; o += n) {
-        float f[MD][LANES];
         struct tile_rows rows = tile_at(w, o, end, LANES, &skip, &n);
-        direct(rows, to_next_tile(w, o + n, end, n), w->n_in, inputs, f);
-        for (int r = 0; r < n_rows; r++)
-            put_outputs(row[r].y + o, f[r] + skip, n, w->scale, accumulate);
+        const size_t ahead = to_next_tile(w, o + n, end, n);
+        for (int first = 0; first < n_rows; first += MD) {
+            const int count = n_rows - first < MD ? n_rows - first : MD;
+            const struct mm_row *inputs[MD];
+            float f[MD][LANES];
+            int log2_rows = 0;
+            while (1 << log2_rows < count)
+                log2_rows++;
+            for (int r = 0; r < MD; r++)
+                inputs[r] = row + first + (r < count ? r : count - 1);
+            direct[log2_rows](rows, ahead, w->n_in, inputs, f);
+            for (int r = 0; r < count; r++)
+                put_outputs(row[first + r].y + o, f[r] + skip, n, w->scale, accumulate);
+        }
     }
 }
 
