@@ -14,11 +14,11 @@
 #ifndef SKUA_KERN_CPU_MM_BYTE_H
 #define SKUA_KERN_CPU_MM_BYTE_H
 
-#define MD 8 /* input rows that are multiplied directly */
 #include "kern/cpu/mm_tile.h"
 
 #define NR (NV * LANES)
-#define MR 4
+#define MD 8 /* most input rows that are multiplied directly */
+#define MR 4 /* with a panel */
 #define N_PARTS (256 / PART)
 
 struct panel {
@@ -28,13 +28,25 @@ struct panel {
     float d[NV][LANES], dmin[NV][LANES];
 };
 
+/* Input rows at equal distances: every part of row r is r * stride bytes behind that of row 0. */
+struct inputs {
+    const int8_t *q; /* of the current block, as the others */
+    const int16_t *bsum;
+    const float *d;
+    ptrdiff_t stride, stride3; /* bytes; stride3 = 3 * stride, so that four rows are addressed with three registers */
+};
+
+static INLINE const void *input_at(const struct inputs *x, const void *first, int r)
+{
+    const char *p = (const char *)first + (r >= 4 ? 4 * x->stride : 0);
+    return r % 4 == 3 ? p + x->stride3 : p + r % 4 * x->stride;
+}
+
 struct sink {
     int n_direct; /* input rows to multiply with at once; 0: store to the panel. Known at compile time */
     struct panel *panel;
     int v;
-    const int8_t *q[MD]; /* of the current block */
-    const int16_t *bsum[MD];
-    const float *dx[MD];
+    struct inputs x;
     dot4_acc part[MD][2]; /* of the current part; with few input rows one accumulator alone would wait for its own latency */
     dot_acc min[MD];
     vi sum[MD];
@@ -53,7 +65,7 @@ static INLINE void put_quad(struct sink *s, int t, vi codes)
     UNROLL
     for (int r = 0; r < MD; r++)
         if (r < s->n_direct)
-            s->part[r][k] = dot4_add(s->part[r][k], codes, broadcast32(s->q[r] + 4 * t));
+            s->part[r][k] = dot4_add(s->part[r][k], codes, broadcast32((const int8_t *)input_at(&s->x, s->x.q, r) + 4 * t));
     if (s->n_direct == 0)
         v_store(s->panel->w[t][s->v], codes);
 }
@@ -82,7 +94,7 @@ static INLINE void put_min(struct sink *s, int j, vi min)
     UNROLL
     for (int r = 0; r < MD; r++)
         if (r < s->n_direct)
-            s->min[r] = dot_add(s->min[r], min, broadcast32(s->bsum[r] + 2 * j));
+            s->min[r] = dot_add(s->min[r], min, broadcast32((const int16_t *)input_at(&s->x, s->x.bsum, r) + 2 * j));
 }
 
 static INLINE void put_d(struct sink *s, vf d, vf dmin)
@@ -179,17 +191,20 @@ static void multiply_all(const struct panel *p, const struct mm_row *row, int n_
 
 /* ---- the kernels ---- */
 
+/* One tile of LANES weight rows by R input rows; f takes the results. The next tile is `ahead` bytes further. */
+typedef void direct_fn(struct tile_rows rows, size_t ahead, int n_in, struct inputs x, float f[MD][LANES]);
+
 typedef void panel_fn(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset);
 
 /* The code that is made for each weight type. */
 struct mm_format {
     size_t block_bytes;
     panel_fn *unpack;
-    direct_fn *direct[4]; /* for 1, 2, 4 and 8 input rows */
+    direct_fn *direct[MD + 1]; /* by input rows */
 };
 
 static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct tile_rows rows, size_t ahead, int n_in,
-                                   const struct mm_row *const row[MD], float out[MD][LANES], int R)
+                                   struct inputs x, float out[MD][LANES], int R)
 {
     vf f[MD];
     UNROLL
@@ -198,11 +213,11 @@ static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct
     size_t offset = 0;
     ROLLED
     for (int at = 0; at < n_in; at += 256, offset += block_bytes) {
-        struct sink s = {.n_direct = R, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}};
+        struct sink s = {.n_direct = R, .x = x, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}};
+        s.x.q += at;
+        s.x.bsum += at / 32;
         UNROLL
         for (int r = 0; r < R; r++) {
-            s.q[r] = row[r]->q.q8 + at;
-            s.bsum[r] = row[r]->q.bsum + at / 32;
             s.part[r][0] = s.part[r][1] = dot4_zero();
             s.min[r] = dot_zero();
             s.sum[r] = v_zero();
@@ -210,7 +225,7 @@ static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct
         unpack(&s, rows, offset);
         UNROLL
         for (int r = 0; r < R; r++) {
-            vf dx = vf_set(row[r]->q.d[at / 256]);
+            vf dx = vf_set(((const float *)input_at(&s.x, s.x.d, r))[at / 256]);
             f[r] = vf_fma(vf_mul(s.d, dx), vf_from_int(s.sum[r]), f[r]);
             f[r] = vf_fnma(vf_mul(s.dmin, dx), vf_from_int(dot_sum(s.min[r])), f[r]);
         }
@@ -218,6 +233,36 @@ static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct
     UNROLL
     for (int r = 0; r < R; r++)
         vf_store(out[r], f[r]);
+}
+
+/* How many of the next n input rows are at equal distances, and will be multiplied together: 1, 2, 3, 4, 6 or 8. */
+static int next_inputs(const struct mm_row *row, int n, struct inputs *x)
+{
+    static const int size[MD + 1] = {0, 1, 2, 3, 4, 4, 6, 6, 8};
+    ptrdiff_t stride = n > 1 ? row[1].q.q8 - row[0].q.q8 : 0;
+    int equal = n < 2 ? n : 2;
+    while (equal < n && equal < MD && row[equal].q.q8 - row[equal - 1].q.q8 == stride)
+        equal++;
+    *x = (struct inputs){row->q.q8, row->q.bsum, row->q.d, stride, 3 * stride};
+    return size[equal];
+}
+
+/* All input rows meet a tile of weights before the next. */
+static void mm_direct(direct_fn *const direct[MD + 1], const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate,
+                      int64_t begin, int64_t end)
+{
+    int skip, n;
+    for (int64_t o = begin; o < end; o += n) {
+        struct tile_rows rows = tile_at(w, o, end, LANES, &skip, &n);
+        for (int first = 0, count; first < n_rows; first += count) {
+            float f[MD][LANES];
+            struct inputs x;
+            count = next_inputs(row + first, n_rows - first, &x);
+            direct[count](rows, to_next_tile(w, o + n, end, n), w->n_in, x, f);
+            for (int r = 0; r < count; r++)
+                put_outputs(row[first + r].y + o, f[r] + skip, n, w->scale, accumulate);
+        }
+    }
 }
 
 static void mm_panel(const struct mm_format *format, const struct mm_weight *w, const struct mm_row *row, int n_rows,
@@ -244,15 +289,16 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
 
 /* The kernel mm_<name>_<isa> of a weight type, from unpack_<name>. */
 #define MM_DIRECT(name, R, bytes) \
-    static NOINLINE void direct_##name##_##R(struct tile_rows rows, size_t ahead, int n_in, \
-                                             const struct mm_row *const row[MD], float f[MD][LANES]) \
+    static NOINLINE void direct_##name##_##R(struct tile_rows rows, size_t ahead, int n_in, struct inputs x, float f[MD][LANES]) \
     { \
-        multiply_direct(bytes, unpack_##name, rows, ahead, n_in, row, f, R); \
+        multiply_direct(bytes, unpack_##name, rows, ahead, n_in, x, f, R); \
     }
 #define MM_BYTE_KERNEL(name, bytes) \
     MM_DIRECT(name, 1, bytes) \
     MM_DIRECT(name, 2, bytes) \
+    MM_DIRECT(name, 3, bytes) \
     MM_DIRECT(name, 4, bytes) \
+    MM_DIRECT(name, 6, bytes) \
     MM_DIRECT(name, 8, bytes) \
     static NOINLINE void panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset) \
     { \
@@ -263,7 +309,8 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
                        int64_t end) \
     { \
         static const struct mm_format format = {bytes, panel_##name, \
-                                                {direct_##name##_1, direct_##name##_2, direct_##name##_4, direct_##name##_8}}; \
+                                                {[1] = direct_##name##_1, [2] = direct_##name##_2, [3] = direct_##name##_3, \
+                                                 [4] = direct_##name##_4, [6] = direct_##name##_6, [8] = direct_##name##_8}}; \
         if (n_rows <= 2 * MD) \
             mm_direct(format.direct, w, row, n_rows, accumulate, begin, end); \
         else \

@@ -23,8 +23,9 @@
 #ifndef SKUA_KERN_CPU_MM_QUANT_H
 #define SKUA_KERN_CPU_MM_QUANT_H
 
-#define MD 4 /* input rows that are multiplied directly */
 #include "kern/cpu/mm_tile.h"
+
+#define MD 4 /* input rows that are multiplied directly */
 
 #define NR (NV * LANES)
 #define PANEL_VALUES 256
@@ -310,6 +311,10 @@ static void multiply_all(const struct panel *p, const struct mm_row *row, int n_
 
 /* ---- the kernels ---- */
 
+/* One tile of LANES weight rows by up to MD input rows; f takes the results. The next tile is `ahead` bytes further. */
+typedef void direct_fn(struct tile_rows rows, size_t ahead, int n_in, const struct mm_row *const row[MD],
+                       float f[MD][LANES]);
+
 typedef void panel_fn(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset, int n_blocks);
 
 /* The code that is made for each weight type. */
@@ -349,6 +354,31 @@ static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *un
     UNROLL
     for (int r = 0; r < R; r++)
         vf_store(out[r], f[r]);
+}
+
+/* Input rows in groups of up to MD, all of them for one tile before the next. direct[i] takes 2^i rows; a group of another size repeats
+   its last row. */
+static void mm_direct(direct_fn *const direct[], const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate,
+                      int64_t begin, int64_t end)
+{
+    int skip, n;
+    for (int64_t o = begin; o < end; o += n) {
+        struct tile_rows rows = tile_at(w, o, end, LANES, &skip, &n);
+        const size_t ahead = to_next_tile(w, o + n, end, n);
+        for (int first = 0; first < n_rows; first += MD) {
+            const int count = n_rows - first < MD ? n_rows - first : MD;
+            const struct mm_row *inputs[MD];
+            float f[MD][LANES];
+            int log2_rows = 0;
+            while (1 << log2_rows < count)
+                log2_rows++;
+            for (int r = 0; r < MD; r++)
+                inputs[r] = row + first + (r < count ? r : count - 1);
+            direct[log2_rows](rows, ahead, w->n_in, inputs, f);
+            for (int r = 0; r < count; r++)
+                put_outputs(row[first + r].y + o, f[r] + skip, n, w->scale, accumulate);
+        }
+    }
 }
 
 static void mm_panel(const struct mm_format *format, const struct mm_weight *w, const struct mm_row *row, int n_rows,

@@ -1,6 +1,5 @@
 /* What the templates of matrix products share, mm_quant.h (16-bit activations) and mm_byte.h (8-bit activations): loading and
  * transposing weights, and walking over the tiles of few input rows. Included by them, after the tier's vocabulary (vec_<isa>.h).
- * From the template: MD, the most input rows that are multiplied directly.
  */
 #ifndef SKUA_KERN_CPU_MM_TILE_H
 #define SKUA_KERN_CPU_MM_TILE_H
@@ -84,10 +83,6 @@ static INLINE vi spread_bits(vi bits, int i)
 
 /* ---- walking over tiles ---- */
 
-/* One tile of LANES weight rows by up to MD input rows; f takes the results. The next tile is `ahead` bytes further. */
-typedef void direct_fn(struct tile_rows rows, size_t ahead, int n_in, const struct mm_row *const row[MD],
-                       float f[MD][LANES]);
-
 /* A tile of `width` rows for outputs o .. end - 1: it starts at row o, or earlier where fewer than `width` rows follow; a matrix of
    fewer rows than that is taken row by row, the same in all lanes. The next output behind the tile is o + *n. */
 static struct tile_rows tile_at(const struct mm_weight *w, int64_t o, int64_t end, int width, int *skip, int *n)
@@ -118,31 +113,6 @@ static void put_outputs(float *y, const float *v, int n, float scale, bool accum
     for (int i = 0; i < n; i++) {
         float x = v[i] * scale;
         y[i] = accumulate ? y[i] + x : x;
-    }
-}
-
-/* Input rows in groups of up to MD, all of them for one tile before the next. direct[i] takes 2^i rows; a group of another size repeats
-   its last row. */
-static void mm_direct(direct_fn *const direct[], const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate,
-                      int64_t begin, int64_t end)
-{
-    int skip, n;
-    for (int64_t o = begin; o < end; o += n) {
-        struct tile_rows rows = tile_at(w, o, end, LANES, &skip, &n);
-        const size_t ahead = to_next_tile(w, o + n, end, n);
-        for (int first = 0; first < n_rows; first += MD) {
-            const int count = n_rows - first < MD ? n_rows - first : MD;
-            const struct mm_row *inputs[MD];
-            float f[MD][LANES];
-            int log2_rows = 0;
-            while (1 << log2_rows < count)
-                log2_rows++;
-            for (int r = 0; r < MD; r++)
-                inputs[r] = row + first + (r < count ? r : count - 1);
-            direct[log2_rows](rows, ahead, w->n_in, inputs, f);
-            for (int r = 0; r < count; r++)
-                put_outputs(row[first + r].y + o, f[r] + skip, n, w->scale, accumulate);
-        }
     }
 }
 
