@@ -48,7 +48,7 @@ static const struct weight_type {
     {QTYPE_Q2_64A, KERN_ACT_Q12_32, {16, 18}, true},
     {QTYPE_Q2_K, KERN_ACT_Q12_256, {80, 82}, false},
     {QTYPE_Q3_K, KERN_ACT_Q12_256, {108, -1}, false},
-    {QTYPE_Q4_K, KERN_ACT_Q12_256, {0, 2}, false},
+    {QTYPE_Q4_K, KERN_ACT_Q8_256, {0, 2}, false},
     {QTYPE_Q5_K, KERN_ACT_Q12_256, {0, 2}, false},
     {QTYPE_Q6_K, KERN_ACT_Q12_256, {208, -1}, false},
     {QTYPE_IQ4_XS, KERN_ACT_Q12_256, {0, -1}, false},
@@ -56,6 +56,36 @@ static const struct weight_type {
     {QTYPE_IQ2_S, KERN_ACT_Q12_256, {0, -1}, false},
 };
 #define N_TYPES (sizeof types / sizeof types[0])
+
+/* The kinds of quantised rows: values per scale, largest integer, values per sum. */
+static const struct act_shape {
+    int block, levels, group;
+} act_shapes[KERN_ACT_COUNT] = {
+    [KERN_ACT_Q12_32] = {32, 2047, 16},
+    [KERN_ACT_Q12_256] = {256, 2047, 16},
+    [KERN_ACT_Q8_256] = {256, 127, 32},
+};
+
+static int act_code(const struct kern_act_row *row, int i)
+{
+    return row->q8 ? row->q8[i] : row->q[i];
+}
+
+static void set_act_code(const struct kern_act_row *row, int i, int code)
+{
+    if (row->q8)
+        ((int8_t *)row->q8)[i] = (int8_t)code;
+    else
+        ((int16_t *)row->q)[i] = (int16_t)code;
+}
+
+static int act_sum(const struct kern_act_row *row, int first, int n)
+{
+    int sum = 0;
+    for (int i = first; i < first + n; i++)
+        sum += act_code(row, i);
+    return sum;
+}
 
 static int below(int n)
 {
@@ -171,20 +201,16 @@ struct product {
 /* Quantised rows with the largest codes, and scales from subnormal to large. */
 static void extreme_rows(struct product *p)
 {
-    int32_t n = p->op.w.n_in, block = p->kind == KERN_ACT_Q12_256 ? 256 : 32;
+    const struct act_shape *shape = &act_shapes[p->kind];
+    const int n = p->op.w.n_in;
     for (int r = 0; r < p->op.n_rows; r++) {
         struct kern_act_row row = kern_act_row_at((enum kern_act)p->kind, p->x.host, n, r);
-        int16_t *q = (int16_t *)row.q;
         int sign = below(3);
         for (int i = 0; i < n; i++)
-            q[i] = (int16_t)(sign == 0 ? 2047 : sign == 1 ? -2047 : below(2) ? 2047 : -2047);
-        for (int j = 0; j < n / 16; j++) {
-            int sum = 0;
-            for (int i = 0; i < 16; i++)
-                sum += q[16 * j + i];
-            ((int16_t *)row.bsum)[j] = (int16_t)sum;
-        }
-        for (int b = 0; b < n / block; b++)
+            set_act_code(&row, i, sign == 0 || (sign == 2 && below(2)) ? shape->levels : -shape->levels);
+        for (int j = 0; j < n / shape->group; j++)
+            ((int16_t *)row.bsum)[j] = (int16_t)act_sum(&row, j * shape->group, shape->group);
+        for (int b = 0; b < n / shape->block; b++)
             ((float *)row.d)[b] = below(4) == 0 ? 0x1p-140f : below(2) ? 1e10f : 0.01f;
     }
 }
@@ -303,7 +329,7 @@ static double input_value(const struct product *p, int r, int k)
     if (p->kind == KERN_ACT_F32)
         return ((const float *)p->x.host)[r * p->op.x_stride + k];
     struct kern_act_row row = kern_act_row_at((enum kern_act)p->kind, p->x.host, p->op.w.n_in, r);
-    return (double)row.q[k] * (double)row.d[k / (p->kind == KERN_ACT_Q12_256 ? 256 : 32)];
+    return (double)act_code(&row, k) * (double)row.d[k / act_shapes[p->kind].block];
 }
 
 /* Per accumulation step at most three roundings of a partial sum of the terms (two fma, one conversion), two of a scale product,
@@ -674,36 +700,34 @@ static void test_quant_act_definition(void **state)
     assert_int_equal(kern_act_bytes(KERN_ACT_F32, 48), 192);
     assert_int_equal(kern_act_bytes(KERN_ACT_Q12_32, 96), 192 + 64 + 64);
     assert_int_equal(kern_act_bytes(KERN_ACT_Q12_256, 9216), 18432 + 192 + 1152);
-    for (int round = 0; round < 40; round++) {
-        enum kern_act kind = round & 1 ? KERN_ACT_Q12_256 : KERN_ACT_Q12_32;
-        int block = round & 1 ? 256 : 32, n = 256 * (1 + below(4)), rows = 3;
+    assert_int_equal(kern_act_bytes(KERN_ACT_Q8_256, 9216), 9216 + 192 + 576);
+    for (int round = 0; round < 60; round++) {
+        enum kern_act kind = (enum kern_act)(KERN_ACT_Q12_32 + round % 3);
+        const struct act_shape *shape = &act_shapes[kind];
+        int block = shape->block, n = 256 * (1 + below(4)), rows = 3;
         float *x = get((size_t)(n * rows) * sizeof(float));
         for (int i = 0; i < n * rows; i++)
-            x[i] = round % 4 == 0 ? (float)below(4095) - 2047.0f : uniform() * ldexpf(1.0f, round - 20);
+            x[i] = round % 4 == 0 ? (float)(below(2 * shape->levels + 1) - shape->levels) : uniform() * ldexpf(1.0f, round - 20);
         struct kern_buf in = {x, 0}, out = {get(kern_act_bytes(kind, n) * (size_t)rows), 0};
         struct op_quant_act op = {{&in, 0}, {&out, 0}, n, n, rows, kind};
         kern_quant_act_scalar(&op, NULL, 1, rows);
         kern_quant_act_scalar(&op, NULL, 0, 1);
         for (int r = 0; r < rows; r++) {
             struct kern_act_row row = kern_act_row_at(kind, out.host, n, r);
-            assert_int_equal((uintptr_t)row.q % 64 + (uintptr_t)row.d % 64 + (uintptr_t)row.bsum % 64, 0);
+            assert_int_equal((uintptr_t)(row.q8 ? (const void *)row.q8 : row.q) % 64 + (uintptr_t)row.d % 64 + (uintptr_t)row.bsum % 64, 0);
             for (int b = 0; b < n / block; b++) {
                 float amax = 0.0f;
                 for (int i = 0; i < block; i++)
                     amax = fmaxf(amax, fabsf(x[r * n + b * block + i]));
-                assert_true(row.d[b] == amax / 2047.0f);
+                assert_true(row.d[b] == amax / (float)shape->levels);
                 for (int i = 0; i < block; i++) {
-                    double v = (double)x[r * n + b * block + i] * 2047.0 / (double)amax;
-                    assert_true(fabs(v - row.q[b * block + i]) <= 0.5 + 1e-3);
+                    double v = (double)x[r * n + b * block + i] * shape->levels / (double)amax;
+                    assert_true(fabs(v - act_code(&row, b * block + i)) <= 0.5 + 1e-3);
                 }
                 checks++;
             }
-            for (int j = 0; j < n / 16; j++) {
-                int sum = 0;
-                for (int i = 0; i < 16; i++)
-                    sum += row.q[16 * j + i];
-                assert_int_equal(sum, row.bsum[j]);
-            }
+            for (int j = 0; j < n / shape->group; j++)
+                assert_int_equal(act_sum(&row, j * shape->group, shape->group), row.bsum[j]);
         }
         mem_free(x);
         mem_free(out.host);
@@ -732,15 +756,15 @@ static float adversarial_value(int kind)
 static void test_quant_act_tiers(void **state)
 {
     (void)state;
-    for (int round = 0; round < 140; round++) {
-        enum kern_act kind = round & 1 ? KERN_ACT_Q12_256 : KERN_ACT_Q12_32;
-        int n = kind == KERN_ACT_Q12_256 ? 256 * (1 + below(5)) : 32 * (1 + below(40)), rows = 1 + below(4), stride = n + below(3);
+    for (int round = 0; round < 210; round++) {
+        enum kern_act kind = (enum kern_act)(KERN_ACT_Q12_32 + round % 3);
+        int n = kind == KERN_ACT_Q12_32 ? 32 * (1 + below(40)) : 256 * (1 + below(5)), rows = 1 + below(4), stride = n + below(3);
         float *x = get((size_t)(stride * rows) * sizeof(float));
         for (int i = 0; i < stride * rows; i++)
-            x[i] = adversarial_value(round / 2 % 7);
-        if (round / 2 % 7 == 2)
+            x[i] = adversarial_value(round / 3 % 7);
+        if (round / 3 % 7 == 2)
             for (int i = 0; i < stride * rows; i += 32)
-                x[i] = -2047.0f;
+                x[i] = (float)-act_shapes[kind].levels;
         size_t bytes = kern_act_bytes(kind, n) * (size_t)rows;
         uint8_t *want = get(bytes + 64), *got = get(bytes + 64);
         memset(want, 0xA5, bytes + 64);

@@ -311,7 +311,7 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
         static const struct mm_format format = {bytes, panel_##name, \
                                                 {[1] = direct_##name##_1, [2] = direct_##name##_2, [3] = direct_##name##_3, \
                                                  [4] = direct_##name##_4, [6] = direct_##name##_6, [8] = direct_##name##_8}}; \
-        if (n_rows <= 2 * MD) \
+        if (n_rows <= MD) \
             mm_direct(format.direct, w, row, n_rows, accumulate, begin, end); \
         else \
             mm_panel(&format, w, row, n_rows, accumulate, begin, end); \
