@@ -1,7 +1,7 @@
-/* Weights in blocks of 16 values, with AVX-512 VNNI. Tile: 32 weight rows by up to 6 input rows. */
+/* Weights in blocks of 16 values, with AVX-512 VNNI. Tile: 32 weight rows by up to 8 input rows. */
 #include "kern/cpu/vec_avx512.h"
 
 #define MM_ISA avx512vnni
 #define NV 2
-#define MR 6
+#define MR 8
 #include "kern/cpu/mm_b16.h"

@@ -16,7 +16,7 @@
  * in any order: they fit int32, and parts of them that do not wrap around and back. So which rows share a tile or a call
  * cannot matter. Lanes beyond the last column repeat it and are not stored.
  *
- * From the tier: NV, MR (4 or 6), LANES, vi, vf, v_*, vf_*, and dot_acc with dot_zero, dot_add, dot_sum: the accumulator of
+ * From the tier: NV, MR (4 or 8), LANES, vi, vf, v_*, vf_*, and dot_acc with dot_zero, dot_add, dot_sum: the accumulator of
  * one vector of outputs. From the file of kernels: BLOCK, the weights that share a float scale (16, 32
  * or 256), and OFFSETS: whether each block has a float offset besides (1 only for BLOCK 32).
  */
@@ -266,8 +266,9 @@ typedef void multiply_fn(const struct panel *p, const struct mm_row *row, int at
 MULTIPLY(1)
 MULTIPLY(2)
 MULTIPLY(4)
-#if MR == 6
+#if MR == 8
 MULTIPLY(6)
+MULTIPLY(8)
 #endif
 
 /* acc = fma(-(dmin * dx), sum_j min_j * (bsum[2j] + bsum[2j + 1]), acc). */
@@ -297,9 +298,13 @@ static NOINLINE void subtract_minima(const struct panel *p, const struct mm_row 
 static void multiply_all(const struct panel *p, const struct mm_row *row, int n_rows, int at, int n_blocks, float acc[][NR])
 {
     int r = 0;
-#if MR == 6
-    for (; r + 6 <= n_rows; r += 6)
+#if MR == 8
+    for (; r + 8 <= n_rows; r += 8)
+        multiply_8(p, row + r, at, n_blocks, acc + r);
+    if (r + 6 <= n_rows) {
         multiply_6(p, row + r, at, n_blocks, acc + r);
+        r += 6;
+    }
 #endif
     for (; r + 4 <= n_rows; r += 4)
         multiply_4(p, row + r, at, n_blocks, acc + r);
