@@ -27,6 +27,7 @@ struct run {
     float *logits;
     double *samples;         /* [n_samples] */
     double *ratios;          /* [repeat] */
+    double *sorted;          /* [n_samples] */
     struct progress progress;
     uint64_t done;           /* units of progress */
 };
@@ -174,6 +175,15 @@ static int timed_step(struct run *r, int32_t rows, double *seconds, skua_error *
     return rc ? rc : feed(r, rows, rows == 1 ? SKUA_LOGITS_LAST : SKUA_LOGITS_ALL, seconds, err);
 }
 
+/* The result of the single rows or sequences of all pairs; single: [n][repeat], which stays as it is. */
+static int add_single(struct run *r, struct bench_result res, const double *single, int n, skua_error *err)
+{
+    const int samples = n * (int)r->b->opt->repeat;
+    memcpy(r->sorted, single, (size_t)samples * sizeof *single);
+    res.time = bench_stat_of(r->sorted, samples);
+    return add_result(r->b, res, err);
+}
+
 /* Each sample of T(w) comes right behind one of T(1), and their ratios are what counts: a machine that slows down slows both. */
 static int measure_batch(struct run *r, skua_error *err)
 {
@@ -187,7 +197,10 @@ static int measure_batch(struct run *r, skua_error *err)
             if (!rc)
                 rc = timed_step(r, o->batch.v[k], &wide[k * repeat + i], err);
         }
+    if (rc)
+        return rc;
     struct bench_result res = {.kind = BENCH_BATCH, .depth = r->depth, .tokens = 1, .rows = 1, .seqs = 1, .ratio = 1};
+    rc = add_single(r, res, single, widths, err);
     for (int k = 0; k < widths && !rc; k++) {
         if (o->batch.v[k] == 1)
             continue;
@@ -198,12 +211,7 @@ static int measure_batch(struct run *r, skua_error *err)
         res.time = bench_stat_of(wide + k * repeat, repeat);
         rc = add_result(r->b, res, err);
     }
-    if (rc)
-        return rc;
-    res.rows = 1;
-    res.ratio = 1;
-    res.time = bench_stat_of(single, repeat * widths);
-    return add_result(r->b, res, err);
+    return rc;
 }
 
 /* One sample: steps of the first n sequences, time of one step. Their tokens differ, as those of strangers do. */
@@ -245,7 +253,10 @@ static int measure_sequences(struct run *r, skua_error *err)
             if (!rc)
                 rc = sequences_sample(r, o->seqs.v[k], &many[k * repeat + i], err);
         }
+    if (rc)
+        return rc;
     struct bench_result res = {.kind = BENCH_SEQS, .depth = r->depth, .tokens = 1, .rows = 1, .seqs = 1, .ratio = 1};
+    rc = add_single(r, res, single, counts, err);
     for (int k = 0; k < counts && !rc; k++) {
         if (o->seqs.v[k] == 1)
             continue;
@@ -256,12 +267,7 @@ static int measure_sequences(struct run *r, skua_error *err)
         res.time = bench_stat_of(many + k * repeat, repeat);
         rc = add_result(r->b, res, err);
     }
-    if (rc)
-        return rc;
-    res.seqs = 1;
-    res.ratio = 1;
-    res.time = bench_stat_of(single, repeat * counts);
-    return add_result(r->b, res, err);
+    return rc;
 }
 
 /* ---- depths ---- */
@@ -375,8 +381,9 @@ static int prepare(struct run *r, skua_error *err)
     r->logits = mem_alloc(rows * (size_t)info.n_vocab * sizeof *r->logits);
     r->samples = mem_alloc(samples * sizeof *r->samples);
     r->ratios = mem_alloc(repeat * sizeof *r->ratios);
+    r->sorted = mem_alloc(samples * sizeof *r->sorted);
     r->others = mem_calloc((size_t)max32(1, largest(&o->seqs)), sizeof *r->others);
-    if (!r->logits || !r->samples || !r->ratios || !r->others)
+    if (!r->logits || !r->samples || !r->ratios || !r->sorted || !r->others)
         return error_nomem(err, "measurements", rows * (size_t)info.n_vocab * sizeof *r->logits);
     int rc = make_ids(r, err);
     if (!rc)
@@ -399,6 +406,7 @@ static void cleanup(struct run *r)
     mem_free(r->logits);
     mem_free(r->samples);
     mem_free(r->ratios);
+    mem_free(r->sorted);
 }
 
 /* Touch every page of the file, so that no measurement pays for that. */

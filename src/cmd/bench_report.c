@@ -33,8 +33,8 @@ static void header_text(const struct bench *b, struct strbuf *out)
     value_append_escaped(out, model_name(&i), strlen(model_name(&i)));
     strbuf_printf(out, " (%s, %d layers), ", i.arch, i.n_layer);
     value_append_bytes(out, i.file_bytes);
-    strbuf_printf(out, "\nmachine    %s\nkernels    %s, %d thread%s, KV cache %s\n", cpu, i.kernels, i.n_threads, i.n_threads == 1 ? "" : "s",
-                  i.kv_type);
+    strbuf_printf(out, "\nmachine    %s\nkernels    %s, %d thread%s, KV cache %s\n", cpu, i.kernels, i.n_threads,
+                  i.n_threads == 1 ? "" : "s", i.kv_type);
     strbuf_printf(out, "memory     %.2f GB/s read (%s; ", m->way[best] * 1e-9, membw_way_name(best));
     for (int k = 0, n = 0; k < KERN_READ_WAYS; k++)
         if (k != (int)best)
@@ -130,11 +130,17 @@ int bench_text(const struct bench *b, struct strbuf *out, skua_error *err)
 static json_t *bandwidth_json(const struct bench *b)
 {
     const struct membw *m = &b->bandwidth;
+    json_t *o = json_pack("{s:f, s:s, s:I, s:i}", "gb_s", m->way[membw_best(m)] * 1e-9, "best", membw_way_name(membw_best(m)),
+                          "buffer_bytes", (json_int_t)m->bytes, "threads", m->n_threads);
     json_t *ways = json_object();
-    for (int k = 0; k < KERN_READ_WAYS; k++)
-        json_object_set_new(ways, membw_way_name((enum kern_read_way)k), json_real(m->way[k] * 1e-9));
-    return json_pack("{s:f, s:s, s:o, s:I, s:i}", "gb_s", m->way[membw_best(m)] * 1e-9, "best", membw_way_name(membw_best(m)), "ways", ways,
-                     "buffer_bytes", (json_int_t)m->bytes, "threads", m->n_threads);
+    int rc = json_object_set_new(o, "ways", ways);
+    for (int k = 0; k < KERN_READ_WAYS && !rc; k++)
+        rc = json_object_set_new(ways, membw_way_name((enum kern_read_way)k), json_real(m->way[k] * 1e-9));
+    if (rc) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
 }
 
 static json_t *model_json(const struct bench *b)
@@ -183,7 +189,8 @@ static json_t *result_json(const struct bench *b, const struct bench_result *r)
 
 static json_t *spec_json(const struct bench_spec *s)
 {
-    return json_pack("{s:f, s:i, s:f, s:f, s:b}", "p", s->p, "rows", s->rows, "tokens_per_round", s->tokens, "t_s", s->rate, "best", s->best);
+    return json_pack("{s:f, s:i, s:f, s:f, s:b}", "p", s->p, "rows", s->rows, "tokens_per_round", s->tokens, "t_s", s->rate, "best",
+                     s->best);
 }
 
 int bench_json(const struct bench *b, struct strbuf *out, skua_error *err)

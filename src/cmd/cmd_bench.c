@@ -101,14 +101,16 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static bool to_stdout(const char *path) { return path && strcmp(path, "-") == 0; }
+
 static const struct bench_list default_widths = {.v = {1, 2, 4, 8, 16}, .n = 5};
 
 static int check_options(int argc, char **argv, struct bench_options *o, skua_error *err)
 {
     if (optind < argc)
         return error_set(err, SKUA_EARG, "unexpected argument '%s'", argv[optind]);
-    if (o->csv && o->json && !strcmp(o->csv, "-") && !strcmp(o->json, "-"))
-        return error_set(err, SKUA_EARG, "--csv and --json both to standard output; expected one of them");
+    if (to_stdout(o->csv) + to_stdout(o->json) + to_stdout(o->plot) > 1)
+        return error_set(err, SKUA_EARG, "more than one of --csv, --json and --plot to standard output; expected one");
     if (!o->pp.n && !o->tg.n && !o->batch.n && !o->seqs.n && !o->n_accept) {
         o->pp = (struct bench_list){.v = {512}, .n = 1};
         o->tg = (struct bench_list){.v = {32}, .n = 1};
@@ -121,6 +123,8 @@ static int check_options(int argc, char **argv, struct bench_options *o, skua_er
         o->depth.n = 1; /* 0 */
     if (o->n_accept && !o->batch.n)
         o->batch = default_widths;
+    if (o->plot && !o->pp.n && !o->tg.n && !o->batch.n)
+        return error_set(err, SKUA_EARG, "--plot shows --pp, --tg and --batch; expected one of them");
     qsort(o->depth.v, (size_t)o->depth.n, sizeof *o->depth.v, by_value);
     qsort(o->batch.v, (size_t)o->batch.n, sizeof *o->batch.v, by_value);
     return 0;
@@ -174,7 +178,7 @@ static int write_report(const struct bench *b, report_fn *report, const char *pa
     struct strbuf out = {0};
     struct file_writer w;
     int rc = report(b, &out, err);
-    if (!rc && !strcmp(path, "-")) {
+    if (!rc && to_stdout(path)) {
         if (fputs(strbuf_str(&out), stdout) < 0 || fflush(stdout))
             rc = error_set(err, SKUA_EIO, "cannot write to standard output: %s", strerror(errno));
     } else if (!rc) {
@@ -200,7 +204,7 @@ static int report(const struct bench *b, skua_error *err)
     for (size_t i = 0; i < sizeof reports / sizeof *reports && !rc; i++)
         if (reports[i].path) {
             rc = write_report(b, reports[i].fn, reports[i].path, err);
-            table = table && strcmp(reports[i].path, "-") != 0;
+            table = table && !to_stdout(reports[i].path);
         }
     return !rc && table ? write_report(b, bench_text, "-", err) : rc;
 }

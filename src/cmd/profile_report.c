@@ -38,7 +38,7 @@ static void line(struct strbuf *out, const char *op, const char *role, const cha
     if (bytes)
         strbuf_printf(out, " %10.1f %7.2f", (double)bytes * 1e-6, giga(bytes, ns));
     else
-        strbuf_printf(out, " %10s %7s", "", "");
+        strbuf_puts(out, c->macs ? "                   " : "");
     if (c->macs)
         strbuf_printf(out, " %8.2f", giga(c->macs, ns));
     strbuf_putc(out, '\n');
@@ -51,7 +51,7 @@ static void phase_text(const struct profile *p, enum profile_phase phase, struct
     uint64_t calls = 0;
     strbuf_printf(out, "%s: %llu passes, %llu rows, %.2f ms in ops\n", profile_phase_name(phase), (unsigned long long)p->passes[phase],
                   (unsigned long long)p->rows[phase], (double)all * 1e-6);
-    strbuf_printf(out, "  %-11s %-20s %-8s %8s %10s %7s %10s %7s %8s\n", "op", "role", "type", "calls", "ms", "share", "MB", "GB/s", "GMAC/s");
+    strbuf_puts(out, "  op          role                 type        calls         ms   share         MB    GB/s   GMAC/s\n");
     for (int i = 0; i < p->n; i++) {
         const struct profile_entry *e = &p->entries[i];
         if (e->phase != phase)

@@ -114,10 +114,12 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
     if (s->engine != p->engine)
         return error_set(err, SKUA_ESTATE, "the snapshot was taken from a session of another engine");
     if (s->seq.n_pos < p->n_tokens)
-        return error_set(err, SKUA_ESTATE, "the session holds %d tokens; expected the %d of the snapshot, or more", s->seq.n_pos, p->n_tokens);
+        return error_set(err, SKUA_ESTATE, "the session holds %d tokens; expected the %d of the snapshot, or more", s->seq.n_pos,
+                         p->n_tokens);
     for (int32_t i = 0; i < p->n_tokens; i++)
         if (s->tokens[i] != p->tokens[i])
-            return error_set(err, SKUA_ESTATE, "the session's token %d is %d; expected %d, as in the snapshot", i, s->tokens[i], p->tokens[i]);
+            return error_set(err, SKUA_ESTATE, "the session's token %d is %d; expected %d, as in the snapshot", i, s->tokens[i],
+                             p->tokens[i]);
     s->engine->dev->ops->write(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, s->seq.state->size);
     s->seq.n_pos = p->n_tokens;
     return 0;
@@ -125,7 +127,7 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
 
 int engine_session_copy(const skua_session *from, skua_session *to, skua_error *err)
 {
-    const struct dev *d = from->engine->dev;
+    struct dev *d = from->engine->dev;
     int32_t n = from->seq.n_pos, n_pages = n / KV_PAGE_ROWS + (n % KV_PAGE_ROWS != 0);
     skua_session_reset(to);
     if (n > to->n_ctx)
@@ -138,11 +140,11 @@ int engine_session_copy(const skua_session *from, skua_session *to, skua_error *
     if (!bytes)
         return error_nomem(err, "copy of a session", size);
     for (int32_t i = 0; i < n_pages; i++) {
-        d->ops->read(from->engine->dev, (struct kern_view){from->seq.pages[i], 0}, bytes, page);
-        d->ops->write(from->engine->dev, (struct kern_view){to->seq.pages[i], 0}, bytes, page);
+        d->ops->read(d, (struct kern_view){from->seq.pages[i], 0}, bytes, page);
+        d->ops->write(d, (struct kern_view){to->seq.pages[i], 0}, bytes, page);
     }
-    d->ops->read(from->engine->dev, (struct kern_view){from->seq.state, 0}, bytes, state);
-    d->ops->write(from->engine->dev, (struct kern_view){to->seq.state, 0}, bytes, state);
+    d->ops->read(d, (struct kern_view){from->seq.state, 0}, bytes, state);
+    d->ops->write(d, (struct kern_view){to->seq.state, 0}, bytes, state);
     mem_free(bytes);
     memcpy(to->tokens, from->tokens, (size_t)n * sizeof *to->tokens);
     to->seq.n_pos = n;

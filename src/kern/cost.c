@@ -6,11 +6,10 @@ static uint64_t u64(int64_t a) { return a > 0 ? (uint64_t)a : 0; }
 
 static uint64_t floats(int64_t n) { return u64(n) * sizeof(float); }
 
+static uint64_t row_bytes(const struct kern_weight *w) { return qtype_row_bytes(w->type, (uint64_t)w->n_in); }
+
 /* Bytes of n_matrices of the weight's matrices. */
-static uint64_t weight_bytes(const struct kern_weight *w, int64_t n_matrices)
-{
-    return (uint64_t)qtype_row_bytes(w->type, (uint64_t)w->n_in) * u64(w->n_out) * u64(n_matrices);
-}
+static uint64_t weight_bytes(const struct kern_weight *w, int64_t n_matrices) { return row_bytes(w) * u64(w->n_out) * u64(n_matrices); }
 
 static uint64_t products(const struct kern_weight *w, int64_t n_rows) { return u64(n_rows) * u64(w->n_in) * u64(w->n_out); }
 
@@ -56,8 +55,7 @@ struct kern_cost kern_op_cost(const struct kern_op *op, const struct kern_batch 
 {
     const int64_t rows = batch->n_rows;
     switch (op->code) {
-    case KERN_EMBED:
-        return (struct kern_cost){.weight_bytes = (uint64_t)qtype_row_bytes(op->p.embed.table.type, (uint64_t)op->p.embed.table.n_in) * u64(rows)};
+    case KERN_EMBED: return (struct kern_cost){.weight_bytes = row_bytes(&op->p.embed.table) * u64(rows)};
     case KERN_RMS_NORM: return (struct kern_cost){.weight_bytes = floats(op->p.rms_norm.n)};
     case KERN_MATMUL:
         return (struct kern_cost){.weight_bytes = weight_bytes(&op->p.matmul.w, 1), .macs = products(&op->p.matmul.w, op->p.matmul.n_rows)};

@@ -336,7 +336,7 @@ KERN_OPS(X)
 enum kern_read_way {
     KERN_READ_PLAIN,    /* from begin to end, wide loads */
     KERN_READ_STREAMS,  /* four quarters side by side */
-    KERN_READ_PREFETCH, /* from begin to end, asking for lines ahead */
+    KERN_READ_PREFETCH, /* the same, asking for lines ahead */
     KERN_READ_WAYS
 };
 #define KERN_READ_GRAIN 4096

@@ -6,49 +6,39 @@
 
 typedef uint64_t read_vec __attribute__((vector_size(READ_BYTES)));
 
-#define LINE 64                     /* bytes asked for by one prefetch */
+#define LINE 64             /* bytes asked for by one prefetch */
 #define LINE_VECS (LINE / READ_BYTES)
-#define PREFETCH_AHEAD 4096         /* bytes: some hundred nanoseconds of reading */
-#define ACCUMULATORS 4              /* independent, so that no add waits for the one before */
-#define STREAMS 4
+#define PREFETCH_AHEAD 1024 /* bytes */
+#define STREAMS 4           /* also accumulators: no add waits for the one before */
 
-static INLINE uint64_t read_total(read_vec a)
+static INLINE uint64_t read_total(const read_vec acc[STREAMS])
 {
+    const read_vec a = acc[0] + acc[1] + acc[2] + acc[3];
     uint64_t sum = 0;
     UNROLL for (unsigned i = 0; i < READ_BYTES / 8; i++)
         sum += a[i];
     return sum;
 }
 
-static INLINE uint64_t read_along(const char *p, size_t n, bool prefetch)
-{
-    read_vec acc[ACCUMULATORS] = {{0}};
-    for (size_t at = 0; at < n; at += ACCUMULATORS * LINE) {
-        UNROLL for (size_t i = 0; i < ACCUMULATORS; i++) {
-            if (prefetch)
-                __builtin_prefetch(p + at + i * LINE + PREFETCH_AHEAD, 0, 0);
-            UNROLL for (size_t k = 0; k < LINE_VECS; k++)
-                acc[i] += *(const read_vec *)(p + at + i * LINE + k * READ_BYTES);
-        }
-    }
-    return read_total(acc[0] + acc[1] + acc[2] + acc[3]);
-}
-
-static NOINLINE uint64_t read_plain(const char *p, size_t n) { return read_along(p, n, false); }
-
-static NOINLINE uint64_t read_prefetch(const char *p, size_t n) { return read_along(p, n, true); }
-
-static NOINLINE uint64_t read_streams(const char *p, size_t n)
+/* n bytes as STREAMS lines at a time that are `apart` bytes from each other; each stream goes on by `step`. */
+static INLINE uint64_t read_lines(const char *p, size_t n, size_t apart, size_t step, bool prefetch)
 {
     read_vec acc[STREAMS] = {{0}};
-    const size_t quarter = n / STREAMS;
-    for (size_t at = 0; at < quarter; at += LINE) {
-        UNROLL for (size_t i = 0; i < STREAMS; i++)
+    for (size_t at = 0, left = n; left > 0; at += step, left -= STREAMS * LINE) {
+        UNROLL for (size_t i = 0; i < STREAMS; i++) {
+            const char *line = p + at + i * apart;
+            if (prefetch)
+                __builtin_prefetch(line + PREFETCH_AHEAD, 0, 3);
             UNROLL for (size_t k = 0; k < LINE_VECS; k++)
-                acc[i] += *(const read_vec *)(p + i * quarter + at + k * READ_BYTES);
+                acc[i] += *(const read_vec *)(line + k * READ_BYTES);
+        }
     }
-    return read_total(acc[0] + acc[1] + acc[2] + acc[3]);
+    return read_total(acc);
 }
+
+static NOINLINE uint64_t read_plain(const char *p, size_t n) { return read_lines(p, n, LINE, STREAMS * LINE, false); }
+static NOINLINE uint64_t read_streams(const char *p, size_t n) { return read_lines(p, n, n / STREAMS, LINE, false); }
+static NOINLINE uint64_t read_prefetch(const char *p, size_t n) { return read_lines(p, n, n / STREAMS, LINE, true); }
 
 uint64_t READ_MEMORY(const void *p, size_t n, enum kern_read_way way)
 {
