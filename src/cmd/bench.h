@@ -27,6 +27,7 @@ struct bench_options {
     double accept[BENCH_MAX_LIST];
     int n_accept;
     int64_t batch_depth, repeat;
+    int64_t buffer; /* bytes read to measure the bandwidth */
     uint64_t seed;
     const char *csv, *json, *plot; /* NULL: not asked for; "-": standard output */
     bool profile;

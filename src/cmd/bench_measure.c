@@ -437,16 +437,16 @@ static int look_at_kernels(struct run *r, skua_error *err)
 
 static int measure_bandwidth(struct bench *b, skua_error *err)
 {
-    const uint64_t available = cpu_memory_available();
-    const size_t bytes = available && available / 2 < MEMBW_BYTES ? (size_t)(available / 2) : MEMBW_BYTES;
+    const uint64_t available = cpu_memory_available(), wanted = (uint64_t)b->opt->buffer;
+    const uint64_t bytes = available && available / 2 < wanted ? available / 2 : wanted;
     struct membw m;
-    int rc = membw_measure(kern_select(NULL), skua_engine_get_info(b->engine).n_threads, bytes, &m, err);
+    int rc = membw_measure(kern_select(NULL), skua_engine_get_info(b->engine).n_threads, (size_t)bytes, &m, err);
     if (rc)
         return rc;
     if (!b->bandwidth.bytes) {
         b->bandwidth = m;
-        if (bytes < MEMBW_BYTES)
-            opts_warn("bench", "memory is short: bandwidth is measured on %zu MiB instead of %zu", m.bytes >> 20, MEMBW_BYTES >> 20);
+        if (bytes < wanted)
+            opts_warn("bench", "memory is short: its bandwidth is measured on %zu MiB instead of %zu", m.bytes >> 20, (size_t)(wanted >> 20));
     }
     for (int i = 0; i < KERN_READ_WAYS; i++)
         b->bandwidth.way[i] = m.way[i] > b->bandwidth.way[i] ? m.way[i] : b->bandwidth.way[i];

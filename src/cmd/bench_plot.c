@@ -9,7 +9,8 @@
 #include "cmd/inspect_value.h"
 
 #define PANEL_W 340 /* a panel with its labels */
-#define PANEL_H 280
+#define PANEL_H 276 /* without the legend */
+#define LEGEND_H 17 /* of each of its lines */
 #define PLOT_X 56   /* the plot inside of it */
 #define PLOT_Y 44
 #define PLOT_W 260
@@ -112,10 +113,10 @@ static void series(const struct bench *b, struct strbuf *out, const struct panel
 
 static void legend(struct strbuf *out, const struct panel *p, int place, int colour, bool bound, const char *text)
 {
-    const double y = p->top + 12 + 16 * place;
+    const double y = p->top + PLOT_H + 36 + LEGEND_H * (place + 1);
     strbuf_printf(out, "<line class=\"line s%d%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", colour % N_COLOURS,
-                  bound ? " bound" : "", p->left + PLOT_W - 24, y - 4, p->left + PLOT_W, y - 4);
-    label(out, p->left + PLOT_W - 30, y, "end", "", text);
+                  bound ? " bound" : "", p->left, y - 4, p->left + 24, y - 4);
+    label(out, p->left + 32, y, "start", "", text);
 }
 
 static double largest(const struct bench *b, enum bench_kind kind, value_fn *value)
@@ -181,11 +182,12 @@ static void title(const struct bench *b, struct strbuf *out)
 int bench_svg(const struct bench *b, struct strbuf *out, skua_error *err)
 {
     const enum bench_kind kinds[] = {BENCH_PP, BENCH_TG, BENCH_BATCH};
+    const int legends = b->opt->pp.n > b->opt->tg.n + 1 ? b->opt->pp.n : b->opt->tg.n + 1, height = TOP + PANEL_H + LEGEND_H * legends;
     int n = 0, width = 0;
     for (int i = 0; i < 3; i++)
         width += any(b, kinds[i]) ? PANEL_W : 0;
-    strbuf_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, TOP + PANEL_H,
-                  width, TOP + PANEL_H);
+    strbuf_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, height, width,
+                  height);
     strbuf_puts(out, style);
     strbuf_puts(out, "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n");
     title(b, out);

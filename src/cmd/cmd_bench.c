@@ -37,6 +37,7 @@ static const char help[] =
     "      --plot FILE.svg      rates by depth, T(w) / T(1) by rows\n"
     "      --kv-type T          KV cache type: F16 (default), F32, BF16, Q8_0\n"
     "      --precision P        auto (default), or reference\n"
+    "      --buffer N           bytes that are read to measure the memory's bandwidth (default 2g)\n"
     "  -h, --help\n"
     "\n"
     "example: skua bench -m model.gguf --tg 32 --depth 0,4k,16k --json speed.json\n";
@@ -133,14 +134,15 @@ static int check_options(int argc, char **argv, struct bench_options *o, skua_er
 /* 0, 1 (help was printed), or an error. */
 static int parse(int argc, char **argv, struct bench_options *o, skua_error *err)
 {
-    enum { PP = 256, TG, DEPTH, BATCH, SEQS, BATCH_DEPTH, SPEC_SIM, PROFILE, CSV, JSON, PLOT };
+    enum { PP = 256, TG, DEPTH, BATCH, SEQS, BATCH_DEPTH, SPEC_SIM, PROFILE, CSV, JSON, PLOT, BUFFER };
     static const struct option longs[] = {
         {"model", required_argument, NULL, 'm'}, {"threads", required_argument, NULL, 't'}, {"pp", required_argument, NULL, PP},
         {"tg", required_argument, NULL, TG}, {"depth", required_argument, NULL, DEPTH}, {"batch", required_argument, NULL, BATCH},
         {"seqs", required_argument, NULL, SEQS}, {"batch-depth", required_argument, NULL, BATCH_DEPTH},
         {"spec-sim", required_argument, NULL, SPEC_SIM}, {"repeat", required_argument, NULL, 'r'}, {"seed", required_argument, NULL, 's'},
         {"profile", no_argument, NULL, PROFILE}, {"csv", required_argument, NULL, CSV}, {"json", required_argument, NULL, JSON},
-        {"plot", required_argument, NULL, PLOT}, {"kv-type", required_argument, NULL, ENGINE_OPT_KV_TYPE},
+        {"plot", required_argument, NULL, PLOT}, {"buffer", required_argument, NULL, BUFFER},
+        {"kv-type", required_argument, NULL, ENGINE_OPT_KV_TYPE},
         {"precision", required_argument, NULL, ENGINE_OPT_PRECISION}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
     };
     int c, rc = 0;
@@ -156,6 +158,7 @@ static int parse(int argc, char **argv, struct bench_options *o, skua_error *err
         case SPEC_SIM: rc = read_rates("--spec-sim", optarg, o, err); break;
         case 'r': rc = opt_i64("--repeat", optarg, 1, 1000, &o->repeat, err); break;
         case 's': rc = opt_u64("--seed", optarg, &o->seed, err); break;
+        case BUFFER: rc = opt_size("--buffer", optarg, 1, (int64_t)1 << 40, &o->buffer, err); break;
         case PROFILE: o->profile = true; break;
         case CSV: o->csv = optarg; break;
         case JSON: o->json = optarg; break;
@@ -224,7 +227,7 @@ static int work(struct bench *b, skua_error *err)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct bench_options o = {.batch_depth = 512, .repeat = 5};
+    struct bench_options o = {.batch_depth = 512, .repeat = 5, .buffer = MEMBW_BYTES};
     struct bench b = {.opt = &o};
     skua_error err = {0};
     int rc = parse(argc, argv, &o, &err);
