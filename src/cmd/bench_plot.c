@@ -160,8 +160,8 @@ static void by_rows(const struct bench *b, struct strbuf *out, struct panel *p)
 static void append_xml(struct strbuf *out, const char *s)
 {
     for (; *s; s++)
-        if (*s == '<' || *s == '&')
-            strbuf_puts(out, *s == '<' ? "&lt;" : "&amp;");
+        if (*s == '<' || *s == '>' || *s == '&')
+            strbuf_puts(out, *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : "&amp;");
         else
             strbuf_putc(out, *s);
 }
