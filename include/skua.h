@@ -89,6 +89,18 @@ int32_t skua_session_ctx(const skua_session *s);
 const int32_t *skua_session_tokens(const skua_session *s);   /* [length] */
 size_t skua_session_bytes(const skua_session *s);            /* memory held */
 
+/* A point in a session to come back to: its tokens and a copy of its recurrent state (state_bytes), not of its KV cache. */
+typedef struct skua_snapshot skua_snapshot;
+int  skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *err); /* SKUA_ENOMEM */
+void skua_snapshot_free(skua_snapshot *p); /* NULL allowed */
+int32_t skua_snapshot_length(const skua_snapshot *p); /* tokens */
+
+/* Take a session back to a snapshot: as if it held those tokens and no more, bit for bit. The KV cache only ever grows at its end, so what
+   belongs to the tokens is still there; memory of the cut part is kept for what comes next. The session must be of the engine that the
+   snapshot was taken from, and its tokens must begin with those of the snapshot: SKUA_ESTATE otherwise, and the session stays as it is. It
+   need not be the session that the snapshot was taken from, and a snapshot may be used any number of times. */
+int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *err);
+
 enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL };
 
 /* Tokens to append to a session. */

@@ -245,6 +245,21 @@ static int affinity_cores(void)
     return n > 0 ? n : 1;
 }
 
+uint64_t cpu_memory_available(void)
+{
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    char *text = read_text("/proc/meminfo");
+    const char *line = text ? strstr(text, "MemAvailable:") : NULL;
+    uint64_t bytes = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) << 10 : 0;
+    mem_free(text);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        const long limit = read_long(limits[i], 0); /* 0 for "max", too */
+        if (limit > 0 && (uint64_t)limit < bytes)
+            bytes = (uint64_t)limit;
+    }
+    return bytes;
+}
+
 int cpu_physical_cores(void)
 {
     const int cores = affinity_cores();
@@ -254,6 +269,8 @@ int cpu_physical_cores(void)
 
 #elif defined(__APPLE__)
 
+uint64_t cpu_memory_available(void) { return 0; }
+
 int cpu_physical_cores(void)
 {
     int value = 0;
@@ -262,6 +279,8 @@ int cpu_physical_cores(void)
 }
 
 #else
+
+uint64_t cpu_memory_available(void) { return 0; }
 
 int cpu_physical_cores(void)
 {

@@ -29,6 +29,10 @@ uint32_t cpu_flags(void);
    rounded up; hyperthreads of one core count once. At least 1. */
 int cpu_physical_cores(void);
 
+/* Bytes of memory that can be had without pushing anything out: what the system says is available, at most the limit of the control group.
+   0: unknown. */
+uint64_t cpu_memory_available(void);
+
 /* "Intel(R) Xeon(R) Processor, 2 cores, fma f16c bmi2 avx2": one line, cut to fit size, zero-terminated (size >= 1). */
 void cpu_describe(char *buf, size_t size);
 

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cmd/opts.h"
+#include "cmd/profile_report.h"
 #include "cmd/run_answer.h"
 #include "engine/engine.h"
 #include "tok/tokenizer.h"
@@ -30,6 +31,7 @@ static const char help[] =
     "      --show-thinking      print the thinking to standard error also when that is no terminal\n"
     "      --special            print control tokens, the end token too\n"
     "  -q, --quiet              no line of figures\n"
+    "      --profile            at the end, where the time went: per op and role, prefill and decode apart\n"
     "\n"
     "  -n, --max-tokens N       stop after N tokens (default: when the model ends, or the context is full)\n"
     "      --stop TEXT          stop before TEXT (up to 16 times)\n"
@@ -48,7 +50,7 @@ static const char help[] =
 
 enum {
     OPT_SYSTEM = 256, OPT_RAW, OPT_THINK, OPT_NO_THINK, OPT_SHOW_THINKING, OPT_SPECIAL, OPT_STOP, OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P,
-    OPT_REPEAT, OPT_REPEAT_N, OPT_PRESENCE, OPT_FREQUENCY, OPT_BIAS
+    OPT_REPEAT, OPT_REPEAT_N, OPT_PRESENCE, OPT_FREQUENCY, OPT_BIAS, OPT_PROFILE
 };
 
 static const struct option long_options[] = {ENGINE_LONGS,
@@ -60,6 +62,7 @@ static const struct option long_options[] = {ENGINE_LONGS,
                                              {"show-thinking", no_argument, NULL, OPT_SHOW_THINKING},
                                              {"special", no_argument, NULL, OPT_SPECIAL},
                                              {"quiet", no_argument, NULL, 'q'},
+                                             {"profile", no_argument, NULL, OPT_PROFILE},
                                              {"max-tokens", required_argument, NULL, 'n'},
                                              {"stop", required_argument, NULL, OPT_STOP},
                                              {"temp", required_argument, NULL, OPT_TEMP},
@@ -152,6 +155,7 @@ static int plain_option(struct run_options *o, int c, const char *arg, skua_erro
     case OPT_SHOW_THINKING: o->show_thinking = true; return 0;
     case OPT_SPECIAL: o->special = true; return 0;
     case 'q': o->quiet = true; return 0;
+    case OPT_PROFILE: o->profile = true; return 0;
     case 'n': return opt_i64("--max-tokens", arg, 0, INT32_MAX, &o->max_tokens, err);
     case OPT_STOP:
         if (o->n_stop == RUN_MAX_STOP)
@@ -226,6 +230,19 @@ static int answer_once(struct run *r, const char *text, size_t n, skua_error *er
     return rc;
 }
 
+static int print_profile(struct run *r, skua_error *err)
+{
+    struct strbuf out = {0};
+    int rc = profile_check(&r->profile, err);
+    profile_text(&r->profile, &out);
+    if (!rc && strbuf_failed(&out))
+        rc = error_nomem(err, "profile", out.len);
+    if (!rc)
+        fputs(strbuf_str(&out), stderr);
+    strbuf_free(&out);
+    return rc;
+}
+
 static int work(struct run *r, skua_error *err)
 {
     struct run_options *o = &r->opt;
@@ -241,6 +258,8 @@ static int work(struct run *r, skua_error *err)
         rc = engine_open(&o->engine, "run", &r->engine, err);
     if (!rc)
         rc = engine_session(&o->engine, "run", r->engine, &r->session, err);
+    if (!rc && o->profile)
+        profile_attach(&r->profile, r->engine);
     bool switchable = true;
     if (!rc && o->think != THINK_AS_TEMPLATE)
         rc = chat_template_uses(r->engine, "enable_thinking", &switchable, err);
@@ -248,6 +267,8 @@ static int work(struct run *r, skua_error *err)
         opts_warn("run", "this model's chat template has no thinking switch; --think and --no-think change nothing");
     if (!rc)
         rc = chat ? run_chat(r, err) : answer_once(r, text ? text : o->prompt, n, err);
+    if (!rc && o->profile)
+        rc = print_profile(r, err);
     mem_free(text);
     return rc;
 }
@@ -264,6 +285,7 @@ int cmd_run(int argc, char **argv)
         return opts_fail("run", OPTS_USAGE, &err);
     term_probe(&r.term);
     rc = work(&r, &err);
+    profile_free(&r.profile);
     skua_session_free(r.session);
     skua_engine_close(r.engine);
     strbuf_free(&r.reasoning);

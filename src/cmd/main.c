@@ -18,6 +18,7 @@ struct command {
 
 static const struct command commands[] = {
     {"run", cmd_run, "one answer, or a chat on the terminal"},
+    {"bench", cmd_bench, "how fast: prefill, decode, batches, and the bound of the memory"},
     {"inspect", cmd_inspect, "what a model file holds, what it needs, what will run"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
     {"imatrix", cmd_imatrix, "activation statistics on a text, for quantize"},

@@ -9,6 +9,7 @@
 #include "cmd/cmd_engine.h"
 #include "cmd/term.h"
 #include "engine/chat_prompt.h"
+#include "engine/profile.h"
 #include "sample/defaults.h"
 #include "skua.h"
 
@@ -19,7 +20,7 @@ enum think_mode { THINK_AS_TEMPLATE, THINK_ON, THINK_OFF };
 struct run_options {
     struct engine_options engine;
     const char *prompt, *file, *system;
-    bool raw, show_thinking, quiet, special;
+    bool raw, show_thinking, quiet, special, profile;
     enum think_mode think;
     int64_t max_tokens; /* -1: until the context is full */
     const char *stop[RUN_MAX_STOP];
@@ -33,6 +34,7 @@ struct run {
     struct term term;
     skua_engine *engine;
     skua_session *session;
+    struct profile profile; /* with --profile: everything evaluated */
     skua_result last;   /* figures of the last answer */
     struct strbuf reasoning, answer; /* of the last answer, complete */
     int32_t n_reused;              /* prompt tokens of the last answer that the session already held */

@@ -35,6 +35,10 @@ struct dev_ops {
    what the op's views show. */
 typedef void dev_observer(void *user, const struct kern_op *op, const struct kern_batch *batch);
 
+/* Called on the calling thread after a list has run, with the time that each op took: from the moment when the ops before it were
+   complete to the moment when it was, as the calling thread saw them. */
+typedef void dev_timer(void *user, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, const uint64_t *ns);
+
 struct dev {
     const struct dev_ops *ops;
     const char *name;        /* "cpu" */
@@ -43,6 +47,8 @@ struct dev {
     size_t allocated_bytes;  /* live buf_alloc memory */
     dev_observer *observer;  /* NULL: nobody watches. The caller's to set between runs; results do not depend on it */
     void *observer_user;
+    dev_timer *timer;        /* NULL: no time is taken. The caller's to set between runs; ops run the same way with and without */
+    void *timer_user;
 };
 
 /* The CPU device with n_threads threads (>= 1) and a kernel table (kern_reference, or one of kern_select). */

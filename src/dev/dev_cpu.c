@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -32,6 +33,8 @@ struct dev_cpu {
     struct pool *pool;
     struct op_progress *progress; /* [cap_ops] */
     int cap_ops;
+    uint64_t *ns; /* [cap_ns] time of each op of a run, for base.timer */
+    int cap_ns;
 };
 
 struct cpu_buf {
@@ -44,6 +47,7 @@ struct run_job {
     const struct kern_op *ops;
     int n_ops;
     const struct kern_batch *batch;
+    uint64_t *ns; /* NULL: no time is taken. Thread 0 writes the moment when each op was complete */
 };
 
 static int cpu_buf_alloc(struct dev *d, size_t size, struct kern_buf **out, skua_error *err)
@@ -126,7 +130,6 @@ static void run_thread(void *arg, int thread, int n_threads)
 {
     struct run_job *job = arg;
     const struct kern_table *table = job->dev->table;
-    (void)thread;
     for (int i = 0; i < job->n_ops; i++) {
         const struct kern_op *op = &job->ops[i];
         struct op_progress *p = &job->dev->progress[i];
@@ -140,13 +143,18 @@ static void run_thread(void *arg, int thread, int n_threads)
             atomic_fetch_add_explicit(&p->done, end - begin, memory_order_acq_rel);
         }
         wait_done(p, units);
+        if (thread == 0 && job->ns)
+            job->ns[i] = clock_ns();
     }
 }
 
 static void run_alone(const struct run_job *job)
 {
-    for (int i = 0; i < job->n_ops; i++)
+    for (int i = 0; i < job->n_ops; i++) {
         kern_run(job->dev->table, &job->ops[i], job->batch, 0, kern_units(&job->ops[i], job->batch));
+        if (job->ns)
+            job->ns[i] = clock_ns();
+    }
 }
 
 /* Counters for n_ops ops, all zero. They grow with the longest list seen, so that steps do not allocate. */
@@ -164,18 +172,55 @@ static int reset_progress(struct dev_cpu *c, int n_ops, skua_error *err)
     return 0;
 }
 
+static int reserve_times(struct dev_cpu *c, int n_ops, skua_error *err)
+{
+    if (n_ops <= c->cap_ns)
+        return 0;
+    uint64_t *p = mem_realloc_array(c->ns, (size_t)n_ops, sizeof *p);
+    if (!p)
+        return error_nomem(err, "op times", (size_t)n_ops * sizeof *p);
+    c->ns = p;
+    c->cap_ns = n_ops;
+    return 0;
+}
+
+static int run_job(const struct run_job *job, skua_error *err)
+{
+    if (job->dev->base.n_threads == 1) {
+        run_alone(job);
+        return 0;
+    }
+    int rc = reset_progress(job->dev, job->n_ops, err);
+    if (!rc)
+        pool_run(job->dev->pool, run_thread, (void *)(uintptr_t)job);
+    return rc;
+}
+
+static int run_timed(const struct run_job *job, skua_error *err)
+{
+    struct dev *d = &job->dev->base;
+    uint64_t before = clock_ns();
+    int rc = run_job(job, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < job->n_ops; i++) {
+        uint64_t end = job->ns[i];
+        job->ns[i] = end - before;
+        before = end;
+    }
+    d->timer(d->timer_user, job->ops, job->n_ops, job->batch, job->ns);
+    return 0;
+}
+
 static int run_list(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err)
 {
     struct dev_cpu *c = (struct dev_cpu *)d;
     struct run_job job = {.dev = c, .ops = ops, .n_ops = n_ops, .batch = batch};
-    if (d->n_threads == 1) {
-        run_alone(&job);
-        return 0;
-    }
-    int rc = reset_progress(c, n_ops, err);
-    if (!rc)
-        pool_run(c->pool, run_thread, &job);
-    return rc;
+    if (!d->timer)
+        return run_job(&job, err);
+    int rc = reserve_times(c, n_ops, err);
+    job.ns = c->ns;
+    return rc ? rc : run_timed(&job, err);
 }
 
 static int cpu_run(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err)
@@ -201,6 +246,7 @@ static void cpu_destroy(struct dev *d)
         return;
     pool_destroy(((struct dev_cpu *)d)->pool);
     mem_free(((struct dev_cpu *)d)->progress);
+    mem_free(((struct dev_cpu *)d)->ns);
     mem_free(d);
 }
 

@@ -39,6 +39,16 @@ struct skua_session {
     int32_t cap_tokens, n_ctx;
 };
 
+struct skua_snapshot {
+    const skua_engine *engine;
+    int32_t n_tokens;
+    int32_t *tokens; /* [n_tokens] */
+    void *state;     /* [config_state_bytes] */
+};
+
+/* Make an empty session of the same engine hold what another one holds. SKUA_ENOMEM, SKUA_ELIMIT: it has not the room; it is empty then. */
+int engine_session_copy(const skua_session *from, skua_session *to, skua_error *err);
+
 /* ---- inspection (skua logits), not for speed ---- */
 
 struct engine_inspect {

@@ -1,4 +1,6 @@
 /* Sessions: token history around a sequence's device memory. */
+#include <string.h>
+
 #include "base/mem.h"
 #include "engine/engine.h"
 
@@ -44,18 +46,9 @@ const int32_t *skua_session_tokens(const skua_session *s) { return s->tokens; }
 
 size_t skua_session_bytes(const skua_session *s) { return seq_bytes(&s->seq) + (size_t)s->cap_tokens * sizeof *s->tokens; }
 
-int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err)
+/* Token space and pages for total tokens. */
+static int reserve(skua_session *s, int32_t total, skua_error *err)
 {
-    int32_t n_vocab = s->engine->config.n_vocab;
-    if (n_ids < 1)
-        return error_set(err, SKUA_EARG, "no tokens to evaluate");
-    for (int32_t i = 0; i < n_ids; i++)
-        if (ids[i] < 0 || ids[i] >= n_vocab)
-            return error_set(err, SKUA_EARG, "token id %d (number %d) is outside the vocabulary of %d tokens", ids[i], i, n_vocab);
-    if (n_ids > s->n_ctx - s->seq.n_pos)
-        return error_set(err, SKUA_ELIMIT, "context is full: %d tokens held and %d more asked for, the limit is %d (raise it with --ctx)",
-                         s->seq.n_pos, n_ids, s->n_ctx);
-    int32_t total = s->seq.n_pos + n_ids;
     if (total > s->cap_tokens) {
         int32_t cap = s->cap_tokens ? s->cap_tokens : 256;
         while (cap < total)
@@ -67,4 +60,93 @@ int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_erro
         s->cap_tokens = cap;
     }
     return seq_reserve(&s->seq, total, err);
+}
+
+int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err)
+{
+    int32_t n_vocab = s->engine->config.n_vocab;
+    if (n_ids < 1)
+        return error_set(err, SKUA_EARG, "no tokens to evaluate");
+    for (int32_t i = 0; i < n_ids; i++)
+        if (ids[i] < 0 || ids[i] >= n_vocab)
+            return error_set(err, SKUA_EARG, "token id %d (number %d) is outside the vocabulary of %d tokens", ids[i], i, n_vocab);
+    if (n_ids > s->n_ctx - s->seq.n_pos)
+        return error_set(err, SKUA_ELIMIT, "context is full: %d tokens held and %d more asked for, the limit is %d (raise it with --ctx)",
+                         s->seq.n_pos, n_ids, s->n_ctx);
+    return reserve(s, s->seq.n_pos + n_ids, err);
+}
+
+/* ---- snapshots ---- */
+
+int skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *err)
+{
+    *out = NULL;
+    size_t n = (size_t)s->seq.n_pos, bytes = s->seq.state->size;
+    skua_snapshot *p = mem_calloc(1, sizeof *p);
+    if (!p)
+        return error_nomem(err, "snapshot", sizeof *p);
+    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .tokens = mem_alloc(n * sizeof *p->tokens),
+                         .state = mem_alloc(bytes)};
+    if (!p->tokens || !p->state) {
+        skua_snapshot_free(p);
+        return error_nomem(err, "snapshot", n * sizeof *p->tokens + bytes);
+    }
+    if (n) /* else there may be no array of tokens */
+        memcpy(p->tokens, s->tokens, n * sizeof *p->tokens);
+    s->engine->dev->ops->read(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, bytes);
+    *out = p;
+    return 0;
+}
+
+void skua_snapshot_free(skua_snapshot *p)
+{
+    if (!p)
+        return;
+    mem_free(p->tokens);
+    mem_free(p->state);
+    mem_free(p);
+}
+
+int32_t skua_snapshot_length(const skua_snapshot *p) { return p->n_tokens; }
+
+int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *err)
+{
+    if (s->engine != p->engine)
+        return error_set(err, SKUA_ESTATE, "the snapshot was taken from a session of another engine");
+    if (s->seq.n_pos < p->n_tokens)
+        return error_set(err, SKUA_ESTATE, "the session holds %d tokens; expected the %d of the snapshot, or more", s->seq.n_pos,
+                         p->n_tokens);
+    for (int32_t i = 0; i < p->n_tokens; i++)
+        if (s->tokens[i] != p->tokens[i])
+            return error_set(err, SKUA_ESTATE, "the session's token %d is %d; expected %d, as in the snapshot", i, s->tokens[i],
+                             p->tokens[i]);
+    s->engine->dev->ops->write(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, s->seq.state->size);
+    s->seq.n_pos = p->n_tokens;
+    return 0;
+}
+
+int engine_session_copy(const skua_session *from, skua_session *to, skua_error *err)
+{
+    struct dev *d = from->engine->dev;
+    int32_t n = from->seq.n_pos, n_pages = n / KV_PAGE_ROWS + (n % KV_PAGE_ROWS != 0);
+    skua_session_reset(to);
+    if (n > to->n_ctx)
+        return error_set(err, SKUA_ELIMIT, "%d tokens to copy into a context of %d", n, to->n_ctx);
+    int rc = reserve(to, n, err);
+    if (rc || !n)
+        return rc;
+    size_t page = from->seq.page_bytes, state = from->seq.state->size, size = page > state ? page : state;
+    void *bytes = mem_alloc(size);
+    if (!bytes)
+        return error_nomem(err, "copy of a session", size);
+    for (int32_t i = 0; i < n_pages; i++) {
+        d->ops->read(d, (struct kern_view){from->seq.pages[i], 0}, bytes, page);
+        d->ops->write(d, (struct kern_view){to->seq.pages[i], 0}, bytes, page);
+    }
+    d->ops->read(d, (struct kern_view){from->seq.state, 0}, bytes, state);
+    d->ops->write(d, (struct kern_view){to->seq.state, 0}, bytes, state);
+    mem_free(bytes);
+    memcpy(to->tokens, from->tokens, (size_t)n * sizeof *to->tokens);
+    to->seq.n_pos = n;
+    return 0;
 }

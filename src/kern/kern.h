@@ -336,9 +336,21 @@ struct kern_op {
 KERN_OPS(X)
 #undef X
 
+/* Reading memory as fast as a tier can, to measure it: the wrapping sum of the 64-bit words of n bytes at p (n a multiple of
+   KERN_READ_GRAIN, p aligned to 64). All ways give the same sum. */
+enum kern_read_way {
+    KERN_READ_PLAIN,    /* from begin to end, wide loads */
+    KERN_READ_STREAMS,  /* four quarters side by side */
+    KERN_READ_PREFETCH, /* the same, asking for lines ahead */
+    KERN_READ_WAYS
+};
+#define KERN_READ_GRAIN 4096
+typedef uint64_t kern_read_fn(const void *p, size_t n, enum kern_read_way way);
+
 /* A complete set of implementations. */
 struct kern_table {
     const char *name; /* "reference", "scalar", "avx2", "avx512", "avx512vnni", "neon" */
+    kern_read_fn *read_memory;
 #define X(CODE, name) kern_##name##_fn *name;
     KERN_OPS(X)
 #undef X
@@ -352,6 +364,17 @@ int64_t kern_grain(const struct kern_op *op);
 void kern_run(const struct kern_table *t, const struct kern_op *op, const struct kern_batch *batch, int64_t begin, int64_t end);
 
 const char *kern_op_name(enum kern_op_code code); /* "MATMUL", ... */
+
+/* What an op asks of the machine. Bytes of memory that its formula touches, each counted once however often the kernel comes back to it;
+   activations, which live in the caches, are not counted. */
+struct kern_cost {
+    uint64_t weight_bytes; /* read. Embedding: the rows looked up. Routed experts: those of n_rows * n_used pairs at most, which is exact
+                              for one row */
+    uint64_t state_bytes;  /* recurrent state and convolution windows, read and written */
+    uint64_t kv_bytes;     /* KV cache: read by ATTN, once per sequence; written by ATTN_KV */
+    uint64_t macs;         /* multiply-adds of the matrix products, attention, convolution and recurrence; 0 for the other ops */
+};
+struct kern_cost kern_op_cost(const struct kern_op *op, const struct kern_batch *batch);
 
 /* Activation kind that a table's MATMUL wants for a weight type; -1: this type cannot be multiplied (yet). The reference table
    takes KERN_ACT_F32 for every type. */

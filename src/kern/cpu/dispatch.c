@@ -16,7 +16,7 @@
    arithmetic is in double, have one version. */
 #define TIER_TABLE(tier, isa, mm) \
     static const struct kern_table table_##tier = { \
-        .name = #tier, \
+        .name = #tier, .read_memory = kern_read_memory_##isa, \
         .embed = kern_embed_scalar, .get_rows = kern_get_rows_scalar, .rms_norm = kern_rms_norm_##isa, \
         .quant_act = kern_quant_act_scalar, .matmul = kern_matmul_##mm, .moe_matmul = kern_moe_matmul_##mm, \
         .router = kern_router_##isa, .moe_group = kern_moe_group_scalar, .moe_combine = kern_moe_combine_##isa, \

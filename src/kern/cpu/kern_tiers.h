@@ -17,4 +17,6 @@
 KERN_OPS(X)
 #undef X
 
+kern_read_fn kern_read_memory_avx2, kern_read_memory_avx512, kern_read_memory_neon;
+
 #endif

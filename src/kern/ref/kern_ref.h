@@ -15,4 +15,6 @@
 KERN_OPS(X)
 #undef X
 
+kern_read_fn kern_read_memory_scalar;
+
 #endif

@@ -3,6 +3,7 @@
 
 const struct kern_table kern_scalar = {
     .name = "scalar",
+    .read_memory = kern_read_memory_scalar,
 #define X(CODE, op) .op = kern_##op##_scalar,
     KERN_OPS(X)
 #undef X
@@ -10,6 +11,7 @@ const struct kern_table kern_scalar = {
 
 const struct kern_table kern_reference = {
     .name = "reference",
+    .read_memory = kern_read_memory_scalar,
     .embed = kern_embed_scalar,
     .get_rows = kern_get_rows_scalar,
     .rms_norm = kern_rms_norm_refd,
