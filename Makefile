@@ -73,11 +73,14 @@ ALLLIBS  := $(PKG_LIBS) -lm
 # drops calls of it; no null pointer is special with the second flag.
 VECFLAGS       := -g1 -fno-delete-null-pointer-checks
 ISA_avx2       := -mavx2 -mfma -mf16c -mbmi2
+ISA_avxvnni    := $(ISA_avx2) -mavxvnni
 ISA_avx512     := -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512vl -mavx512dq
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 ISA_neon       :=
-x86_ISAS := avx2 avx512 avx512vnni
-arm_ISAS := neon
+ISA_dotprod    := -march=armv8.2-a+dotprod
+ISA_i8mm       := -march=armv8.2-a+dotprod+i8mm
+x86_ISAS := avx2 avxvnni avx512 avx512vnni
+arm_ISAS := neon dotprod i8mm
 
 LIBDIRS  := base gguf quant tok jinja convert kern/ref kern dev model sample spec engine
 LIBSRC   := $(foreach d,$(LIBDIRS),$(wildcard src/$(d)/*.c))

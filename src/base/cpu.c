@@ -29,7 +29,7 @@ static const struct {
 } flag_names[] = {
     {CPU_FMA, "fma"},           {CPU_F16C, "f16c"},         {CPU_BMI2, "bmi2"},         {CPU_AVX2, "avx2"},
     {CPU_AVX512F, "avx512f"},   {CPU_AVX512BW, "avx512bw"}, {CPU_AVX512VL, "avx512vl"}, {CPU_AVX512DQ, "avx512dq"},
-    {CPU_AVX512VNNI, "avx512vnni"}, {CPU_NEON, "neon"},     {CPU_DOTPROD, "dotprod"},   {CPU_FP16, "fp16"},
+    {CPU_AVX512VNNI, "avx512vnni"}, {CPU_AVXVNNI, "avxvnni"}, {CPU_NEON, "neon"},     {CPU_DOTPROD, "dotprod"},   {CPU_FP16, "fp16"},
     {CPU_I8MM, "i8mm"},
 };
 
@@ -55,7 +55,10 @@ uint32_t cpu_flags(void)
     uint32_t flags = (c & bit_FMA ? CPU_FMA : 0) | (c & bit_F16C ? CPU_F16C : 0);
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
         return flags;
+    unsigned last = a, a1, b1, c1, d1; /* last: highest subleaf of leaf 7 */
     flags |= (b & bit_BMI2 ? CPU_BMI2 : 0) | (b & bit_AVX2 ? CPU_AVX2 : 0);
+    if (last >= 1 && __get_cpuid_count(7, 1, &a1, &b1, &c1, &d1))
+        flags |= a1 & bit_AVXVNNI ? CPU_AVXVNNI : 0;
     if ((xcr0 & 0xE0) != 0xE0 || !(b & bit_AVX512F)) /* mask registers, upper halves, zmm16..31 */
         return flags;
     flags |= CPU_AVX512F | (b & bit_AVX512BW ? CPU_AVX512BW : 0) | (b & bit_AVX512VL ? CPU_AVX512VL : 0);

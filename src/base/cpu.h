@@ -16,6 +16,7 @@ enum {
     CPU_AVX512VL = 1 << 6,
     CPU_AVX512DQ = 1 << 7,
     CPU_AVX512VNNI = 1 << 8,
+    CPU_AVXVNNI = 1 << 9,
     CPU_NEON = 1 << 16, /* arm64 */
     CPU_DOTPROD = 1 << 17,
     CPU_FP16 = 1 << 18, /* half precision arithmetic (FEAT_FP16) */

@@ -349,7 +349,7 @@ typedef uint64_t kern_read_fn(const void *p, size_t n, enum kern_read_way way);
 
 /* A complete set of implementations. */
 struct kern_table {
-    const char *name; /* "reference", "scalar", "avx2", "avx512", "avx512vnni", "neon" */
+    const char *name; /* "reference", "scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "dotprod", "i8mm" */
     kern_read_fn *read_memory;
 #define X(CODE, name) kern_##name##_fn *name;
     KERN_OPS(X)

@@ -15,7 +15,7 @@ for options in "" --think --no-think "--precision reference" "--precision auto" 
     run run --temp 0 $options "$question"
     check "run $options: status $status, '$(cat "$WORK/out")', $(cat "$WORK/err")" '[ $status -eq 0 ] && is "$answer$newline" && figured "end token"'
 done
-for tier in scalar avx2 avx512 avx512vnni neon; do
+for tier in scalar avx2 avxvnni avx512 avx512vnni neon dotprod i8mm; do
     SKUA_CPU=$tier "$SKUA" run --temp 0 --no-think "$question" </dev/null >"$WORK/out" 2>"$WORK/err"
     status=$?
     sound "SKUA_CPU=$tier"

@@ -38,7 +38,7 @@ FOREIGN = {
 ROOT_FILES = {"Makefile", "README.md", "CHANGELOG.md", "LICENSE", ".gitignore", ".gitattributes"}
 ROOT_FOLDERS = {".ci", "bench", "docs", "include", "models", "src", "tests", "tools"}
 TEST_FOLDERS = {"unit", "kern", "golden", "model", "e2e", "fuzz", "fault", "tidy", "support", "data"}
-KERNEL_ISAS = ("avx2", "avx512", "avx512vnni", "neon")
+KERNEL_ISAS = ("avx2", "avxvnni", "avx512", "avx512vnni", "neon", "dotprod", "i8mm")
 KERNEL_FOLDERS = ("src/kern/cpu/", "src/quant/cpu/")
 KERNEL_FILES = {"dispatch.c"}  # in those folders, for the base machine
 

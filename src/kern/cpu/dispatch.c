@@ -1,6 +1,6 @@
 /* The tables of the CPU tiers, and the choice of one. A tier uses the functions of its own instruction set where they exist
- * and those of the next lower tier elsewhere: avx512vnni -> avx512 -> avx2 -> scalar, neon -> scalar. All give the same bits.
- * There is no tier for the byte products of newer arm64 machines: activations have 16 bits, and NEON multiplies those directly.
+ * and those of a lower tier elsewhere: avx512vnni -> avx512 -> avx2 -> scalar, avxvnni -> avx2, i8mm -> dotprod -> neon -> scalar.
+ * All give the same bits.
  */
 #include <pthread.h>
 #include <string.h>
@@ -27,10 +27,13 @@
 
 #if defined(__x86_64__)
 TIER_TABLE(avx2, avx2, avx2)
+TIER_TABLE(avxvnni, avx2, avxvnni)
 TIER_TABLE(avx512, avx512, avx512)
 TIER_TABLE(avx512vnni, avx512, avx512vnni)
 #elif defined(__aarch64__)
 TIER_TABLE(neon, neon, neon)
+TIER_TABLE(dotprod, neon, dotprod)
+TIER_TABLE(i8mm, neon, i8mm)
 #endif
 
 /* Best first. */
@@ -41,8 +44,11 @@ static const struct {
 #if defined(__x86_64__)
     {&table_avx512vnni, CPU_NEED_AVX512 | CPU_AVX512VNNI},
     {&table_avx512, CPU_NEED_AVX512},
+    {&table_avxvnni, CPU_NEED_AVX2 | CPU_AVXVNNI},
     {&table_avx2, CPU_NEED_AVX2},
 #elif defined(__aarch64__)
+    {&table_i8mm, CPU_NEON | CPU_DOTPROD | CPU_I8MM},
+    {&table_dotprod, CPU_NEON | CPU_DOTPROD},
     {&table_neon, CPU_NEON},
 #endif
     {&kern_scalar, 0},

@@ -11,9 +11,12 @@
 
 #define X(CODE, name) \
     kern_##name##_fn kern_##name##_avx2; \
+    kern_##name##_fn kern_##name##_avxvnni; \
     kern_##name##_fn kern_##name##_avx512; \
     kern_##name##_fn kern_##name##_avx512vnni; \
-    kern_##name##_fn kern_##name##_neon;
+    kern_##name##_fn kern_##name##_neon; \
+    kern_##name##_fn kern_##name##_dotprod; \
+    kern_##name##_fn kern_##name##_i8mm;
 KERN_OPS(X)
 #undef X
 

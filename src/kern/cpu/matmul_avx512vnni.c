@@ -1,4 +1,4 @@
 /* MATMUL and MOE_MATMUL with AVX-512 VNNI. */
 #include "kern/cpu/mm_tier.h"
 
-MM_TIER(avx512vnni, avx512vnni, avx512)
+MM_TIER(avx512vnni, avx512vnni, avx512vnni, avx512)

@@ -1,4 +1,4 @@
 /* MATMUL and MOE_MATMUL with NEON. */
 #include "kern/cpu/mm_tier.h"
 
-MM_TIER(neon, neon, neon)
+MM_TIER(neon, neon, neon, neon)

@@ -58,6 +58,20 @@ struct sink {
 /* Unpacks the block at `offset` of LANES rows. */
 typedef void unpack_fn(struct sink *s, struct tile_rows row, size_t offset);
 
+/* Codes 4t to 4t + 3 of the rows of group v. */
+static INLINE void store_codes(struct panel *p, int t, int v, vi codes)
+{
+#if defined(V_ROWS_IN_PAIRS)
+    if (t % 2 == 1) { /* the eight codes of a row side by side: rows 0 and 1 in the first vector, 2 and 3 in the second */
+        vi pair[2] = {v_load(p->w[t - 1][v]), codes};
+        pair_up(pair);
+        v_store(p->w[t - 1][v], pair[0]);
+        codes = pair[1];
+    }
+#endif
+    v_store(p->w[t][v], codes);
+}
+
 /* Codes 4t to 4t + 3 of the block, at most 127. Parts are put one after the other. */
 static INLINE void put_quad(struct sink *s, int t, vi codes)
 {
@@ -67,7 +81,7 @@ static INLINE void put_quad(struct sink *s, int t, vi codes)
         if (r < s->n_direct)
             s->part[r][k] = dot4_add(s->part[r][k], codes, broadcast32((const int8_t *)input_at(&s->x, s->x.q, r) + 4 * t));
     if (s->n_direct == 0)
-        v_store(s->panel->w[t][s->v], codes);
+        store_codes(s->panel, t, s->v, codes);
 }
 
 /* Part j is complete. */
@@ -109,36 +123,76 @@ static INLINE void put_d(struct sink *s, vf d, vf dmin)
 
 /* ---- input rows and the panel of values `at` to `at` + 255 ---- */
 
-static INLINE void multiply(const struct panel *p, const struct mm_row *row, int at, float acc[][NR], int R)
+/* The integer sums of part j for R input rows. */
+#if defined(V_ROWS_IN_PAIRS)
+static INLINE void multiply_part(const struct panel *p, int j, const int8_t *const q[MR], vi part[MR][NV], int R)
 {
-    vi sum[MR][NV];
+    pair_acc acc[MR / 2][NV];
+    UNROLL
+    for (int r = 0; r < R; r += 2)
+        UNROLL
+        for (int v = 0; v < NV; v++)
+            acc[r / 2][v] = pair_zero();
+    UNROLL
+    for (int i = 0; i < PART / 4; i += 2)
+        UNROLL
+        for (int r = 0; r < R; r += 2)
+            UNROLL
+            for (int v = 0; v < NV; v++)
+                acc[r / 2][v] = pair_add(acc[r / 2][v], p->w[PART / 4 * j + i][v], p->w[PART / 4 * j + i + 1][v],
+                                         q[r] + PART * j + 4 * i, q[r + 1 < R ? r + 1 : r] + PART * j + 4 * i);
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
         for (int v = 0; v < NV; v++)
+            part[r][v] = pair_sum(acc[r / 2][v], r % 2);
+}
+#else
+static INLINE void multiply_part(const struct panel *p, int j, const int8_t *const q[MR], vi part[MR][NV], int R)
+{
+    dot4_acc acc[MR][NV];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int v = 0; v < NV; v++)
+            acc[r][v] = dot4_zero();
+    UNROLL
+    for (int i = 0; i < PART / 4; i++)
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            vi x = broadcast32(q[r] + PART * j + 4 * i);
+            UNROLL
+            for (int v = 0; v < NV; v++)
+                acc[r][v] = dot4_add(acc[r][v], v_load(p->w[PART / 4 * j + i][v]), x);
+        }
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int v = 0; v < NV; v++)
+            part[r][v] = dot4_sum(acc[r][v]);
+}
+#endif
+
+static INLINE void multiply(const struct panel *p, const struct mm_row *row, int at, float acc[][NR], int R)
+{
+    vi sum[MR][NV];
+    const int8_t *q[MR];
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        q[r] = row[r].q.q8 + at;
+        UNROLL
+        for (int v = 0; v < NV; v++)
             sum[r][v] = v_zero();
+    }
     ROLLED
     for (int j = 0; j < N_PARTS; j++) {
-        dot4_acc part[MR][NV];
+        vi part[MR][NV];
+        multiply_part(p, j, q, part, R);
         UNROLL
         for (int r = 0; r < R; r++)
             UNROLL
             for (int v = 0; v < NV; v++)
-                part[r][v] = dot4_zero();
-        UNROLL
-        for (int i = 0; i < PART / 4; i++)
-            UNROLL
-            for (int r = 0; r < R; r++) {
-                vi x = broadcast32(row[r].q.q8 + at + PART * j + 4 * i);
-                UNROLL
-                for (int v = 0; v < NV; v++)
-                    part[r][v] = dot4_add(part[r][v], v_load(p->w[PART / 4 * j + i][v]), x);
-            }
-        UNROLL
-        for (int r = 0; r < R; r++)
-            UNROLL
-            for (int v = 0; v < NV; v++)
-                sum[r][v] = v_add(sum[r][v], v_mul(dot4_sum(part[r][v]), v_load(p->scale[j][v])));
+                sum[r][v] = v_add(sum[r][v], v_mul(part[r][v], v_load(p->scale[j][v])));
     }
     dot_acc min[MR][NV];
     UNROLL

@@ -1,4 +1,4 @@
-/* Q4_K, avx2. */
+/* Q4_K with AVX2. Tile: 8 weight rows by up to 4 input rows. */
 #include "kern/cpu/vec_avx2.h"
 
 #define MM_ISA avx2

@@ -1,4 +1,4 @@
-/* Q4_K, neon. */
+/* Q4_K with NEON. Tile: 8 weight rows by up to 4 input rows. */
 #include "kern/cpu/vec_neon.h"
 
 #define MM_ISA neon

@@ -36,7 +36,11 @@ static INLINE dot4_acc dot4_zero(void) { return v_zero(); }
 static INLINE vi dot4_sum(dot4_acc a) { return a; }
 static INLINE dot4_acc dot4_add(dot4_acc a, vi w, vi x)
 {
+#if defined(__AVXVNNI__)
+    return _mm256_dpbusd_avx_epi32(a, w, x);
+#else
     return _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1))); /* 2 * 127 * 127 fits 16 bits */
+#endif
 }
 static INLINE vi v_mul16(vi a, vi b) { return _mm256_mullo_epi16(a, b); } /* 16-bit lanes, low halves */
 static INLINE vi v_sub16(vi a, vi b) { return _mm256_sub_epi16(a, b); }

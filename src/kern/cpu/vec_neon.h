@@ -65,6 +65,12 @@ static INLINE dot_acc dot_add(dot_acc a, vi w, vi x)
     return a;
 }
 
+#if defined(__ARM_FEATURE_DOTPROD)
+typedef int32x4_t dot4_acc;
+static INLINE dot4_acc dot4_zero(void) { return vdupq_n_s32(0); }
+static INLINE vi dot4_sum(dot4_acc a) { return vreinterpretq_u32_s32(a); }
+static INLINE dot4_acc dot4_add(dot4_acc a, vi w, vi x) { return vdotq_s32(a, vreinterpretq_s8_u32(w), vreinterpretq_s8_u32(x)); }
+#else
 /* Products of bytes 0 to 7 and 8 to 15 are kept apart likewise. */
 typedef dot_acc dot4_acc;
 static INLINE dot4_acc dot4_zero(void) { return dot_zero(); }
@@ -76,6 +82,33 @@ static INLINE dot4_acc dot4_add(dot4_acc a, vi w, vi x)
     a.high = vpadalq_s16(a.high, vmull_high_s8(v, y));
     return a;
 }
+#endif
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+/* Products of matrices of bytes: two rows of eight weights times two input rows, four sums. mm_byte.h uses them for panels. */
+#define V_ROWS_IN_PAIRS
+typedef struct {
+    int32x4_t rows01, rows23; /* lane 2i + k: weight row i (or 2 + i) with input row k */
+} pair_acc;
+static INLINE pair_acc pair_zero(void) { return (pair_acc){vdupq_n_s32(0), vdupq_n_s32(0)}; }
+static INLINE void pair_up(vi quads[2])
+{
+    vi first = vzip1q_u32(quads[0], quads[1]);
+    quads[1] = vzip2q_u32(quads[0], quads[1]);
+    quads[0] = first;
+}
+static INLINE pair_acc pair_add(pair_acc a, const uint8_t *w01, const uint8_t *w23, const int8_t *x0, const int8_t *x1)
+{
+    const int8x16_t x = vcombine_s8(vld1_s8(x0), vld1_s8(x1));
+    a.rows01 = vmmlaq_s32(a.rows01, vreinterpretq_s8_u8(vld1q_u8(w01)), x);
+    a.rows23 = vmmlaq_s32(a.rows23, vreinterpretq_s8_u8(vld1q_u8(w23)), x);
+    return a;
+}
+static INLINE vi pair_sum(pair_acc a, int k)
+{
+    return vreinterpretq_u32_s32(k ? vuzp2q_s32(a.rows01, a.rows23) : vuzp1q_s32(a.rows01, a.rows23));
+}
+#endif
 
 /* Bytes of `a` by index; 0 where the index is 255. */
 static INLINE vi v_bytes(vi a, uint8x16_t index)

@@ -32,7 +32,7 @@ TIER_TABLE(neon)
 
 const struct quant_tier quant_scalar = {.name = "scalar"};
 
-/* Best first. The kernels have a tier more than the quantizers. */
+/* Best first. The kernels have more tiers than the quantizers. */
 static const struct {
     const char *kern_tier;
     const struct quant_tier *tier;
@@ -42,8 +42,11 @@ static const struct {
     {"avx512", &quant_avx512, NEED_AVX512},
     {"avx512vnni", &quant_avx512, NEED_AVX512 | CPU_AVX512VNNI},
     {"avx2", &quant_avx2, NEED_AVX2},
+    {"avxvnni", &quant_avx2, NEED_AVX2 | CPU_AVXVNNI},
 #elif defined(__aarch64__)
     {"neon", &quant_neon, CPU_NEON},
+    {"dotprod", &quant_neon, CPU_NEON | CPU_DOTPROD},
+    {"i8mm", &quant_neon, CPU_NEON | CPU_DOTPROD | CPU_I8MM},
 #endif
     {"scalar", &quant_scalar, 0},
 };

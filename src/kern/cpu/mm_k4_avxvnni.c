@@ -1,0 +1,6 @@
+/* Q4_K with AVX2 and AVX-VNNI. Tile: 8 weight rows by up to 4 input rows. */
+#include "kern/cpu/vec_avx2.h"
+
+#define MM_ISA avxvnni
+#define NV 1
+#include "kern/cpu/mm_k4.h"
