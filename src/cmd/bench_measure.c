@@ -98,7 +98,7 @@ static bool on_progress(void *user, int32_t n_done, int32_t n_total)
 
 static int stopped(const struct run *r, skua_error *err)
 {
-    return atomic_load(r->b->stop) ? error_set(err, SKUA_ECANCELED, "interrupted") : 0;
+    return atomic_load(r->b->stop) ? error_set(err, SKUA_ECANCELED, "stopped") : 0;
 }
 
 /* Feed n tokens of the positions that follow; *seconds (may be NULL) is the time. */
@@ -494,5 +494,7 @@ int bench_measure(struct bench *b, skua_error *err)
         rc = measure_bandwidth(b, err);
     if (!rc && b->opt->n_accept)
         rc = simulate(b, err);
+    if (rc == SKUA_ECANCELED)
+        error_set(err, rc, "interrupted");
     return rc ? rc : profile_check(&b->profile, err);
 }
