@@ -446,7 +446,8 @@ static int measure_bandwidth(struct bench *b, skua_error *err)
     if (!b->bandwidth.bytes) {
         b->bandwidth = m;
         if (bytes < wanted)
-            opts_warn("bench", "memory is short: its bandwidth is measured on %zu MiB instead of %zu", m.bytes >> 20, (size_t)(wanted >> 20));
+            opts_warn("bench", "memory is short: its bandwidth is measured on %zu MiB instead of %zu", m.bytes >> 20,
+                      (size_t)(wanted >> 20));
     }
     for (int i = 0; i < KERN_READ_WAYS; i++)
         b->bandwidth.way[i] = m.way[i] > b->bandwidth.way[i] ? m.way[i] : b->bandwidth.way[i];

@@ -71,7 +71,8 @@ static void check_varying(const struct fault_command *c, int status, const struc
 {
     CHECK(status || whole_lines(out), "%s: status 0 and no output", c->args[0]);
     for (int i = 0; i < FAULT_MAX_RESULTS && c->results[i]; i++)
-        CHECK((status && !files[i].bytes) || whole_lines(&files[i]), "%s: status %d and a file of %zu bytes", c->args[0], status, files[i].n);
+        CHECK((status && !files[i].bytes) || whole_lines(&files[i]), "%s: status %d and a file of %zu bytes", c->args[0], status,
+              files[i].n);
 }
 
 static void check_good(struct fault_command *c, const struct fault_text *out, const struct fault_text *files)
