@@ -9,7 +9,7 @@ number='[0-9]+\.[0-9]+'
 # ---- reports ----
 
 run bench --help
-check "help" '[ $status -eq 0 ] && [ ! -s err ] && grep -q "^example: skua bench" out && grep -q -- "--spec-sim" out'
+check "help" '[ $status -eq 0 ] && [ ! -s err ] && grep -q "^example: skua bench" out && grep -q -- "--spec-sim" out && [ "$(wc -L <out)" -le 140 ]'
 b --pp 8,16 --tg 3 --depth 0,20 --batch 4,2 --seqs 2,3 --batch-depth 20 --spec-sim 0.5,0.9 --profile --json all.json --csv all.csv --plot all.svg
 check "everything: $(cat err)" '[ $status -eq 0 ] && [ ! -s err ]'
 check "table" '(for s in prefill "decode, one step" "batch, one step" "sequences decoded" "speculation, simulated" "kernels of the matrix" "profile of the measured" "memory  "; do grep -q "^$s" out || exit 1; done)'
