@@ -98,7 +98,7 @@ static bool on_progress(void *user, int32_t n_done, int32_t n_total)
 
 static int stopped(const struct run *r, skua_error *err)
 {
-    return atomic_load(r->b->stop) ? error_set(err, SKUA_ECANCELED, "interrupted") : 0;
+    return atomic_load(r->b->stop) ? error_set(err, SKUA_ECANCELED, "stopped") : 0;
 }
 
 /* Feed n tokens of the positions that follow; *seconds (may be NULL) is the time. */
@@ -446,7 +446,8 @@ static int measure_bandwidth(struct bench *b, skua_error *err)
     if (!b->bandwidth.bytes) {
         b->bandwidth = m;
         if (bytes < wanted)
-            opts_warn("bench", "memory is short: its bandwidth is measured on %zu MiB instead of %zu", m.bytes >> 20, (size_t)(wanted >> 20));
+            opts_warn("bench", "memory is short: its bandwidth is measured on %zu MiB instead of %zu", m.bytes >> 20,
+                      (size_t)(wanted >> 20));
     }
     for (int i = 0; i < KERN_READ_WAYS; i++)
         b->bandwidth.way[i] = m.way[i] > b->bandwidth.way[i] ? m.way[i] : b->bandwidth.way[i];
@@ -494,5 +495,7 @@ int bench_measure(struct bench *b, skua_error *err)
         rc = measure_bandwidth(b, err);
     if (!rc && b->opt->n_accept)
         rc = simulate(b, err);
+    if (rc == SKUA_ECANCELED)
+        error_set(err, rc, "interrupted");
     return rc ? rc : profile_check(&b->profile, err);
 }

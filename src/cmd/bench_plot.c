@@ -139,7 +139,8 @@ static void by_depth(const struct bench *b, struct strbuf *out, struct panel *p,
     double max = largest(b, kind, rate_of);
     if (kind == BENCH_TG)
         max = fmax(max, largest(b, kind, bound_of));
-    axes(out, p, kind == BENCH_PP ? "prefill, tokens/s" : "decode, tokens/s", "tokens in the session before", deepest > 0 ? deepest : 1, max);
+    axes(out, p, kind == BENCH_PP ? "prefill, tokens/s" : "decode, tokens/s", "tokens in the session before", deepest > 0 ? deepest : 1,
+         max);
     for (int i = 0; i < tokens->n; i++) {
         series(b, out, p, kind, tokens->v[i], rate_of, i, false);
         snprintf(text, sizeof text, kind == BENCH_PP ? "%d tokens" : "%d steps", tokens->v[i]);
@@ -186,8 +187,8 @@ int bench_svg(const struct bench *b, struct strbuf *out, skua_error *err)
     int n = 0, width = 0;
     for (int i = 0; i < 3; i++)
         width += any(b, kinds[i]) ? PANEL_W : 0;
-    strbuf_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, height, width,
-                  height);
+    strbuf_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, height,
+                  width, height);
     strbuf_puts(out, style);
     strbuf_puts(out, "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n");
     title(b, out);

@@ -23,7 +23,12 @@ static const char *type_name(const struct profile_entry *e) { return e->type < 0
 
 static const char *rows_name(const struct profile_entry *e)
 {
-    return e->act == KERN_ACT_Q12_32 ? "12 bits per 32" : e->act == KERN_ACT_Q12_256 ? "12 bits per 256" : "float32";
+    switch (e->act) {
+    case KERN_ACT_Q12_32: return "12 bits per 32";
+    case KERN_ACT_Q12_256: return "12 bits per 256";
+    case KERN_ACT_Q8_256: return "8 bits per 256";
+    default: return "float32";
+    }
 }
 
 /* 1e9 of something per second. */

@@ -93,9 +93,9 @@ enum kern_act {
      float   d[n / B]      amax / L, one division
      int16_t bsum[n / 16]  sums of 16 consecutive q (at most 16 * 2047 = 32752). Of the 8-bit kind: bsum[n / 32], sums of 32
    each part starting at a multiple of 64 bytes. Row r of a buffer starts at r * kern_act_bytes.
-   Weights of fewer than 5 bits take 8 bits: byte products are twice as fast, and what the rounding of the activations adds is far
-   below the rounding of such weights. Those of 5 bits and more take 12, of which nothing is seen beside theirs either. Twelve because
-   the sum of 256 products with the largest weight of any format (6-bit levels times 8-bit scales, 4096) then just fits int32. */
+   Q4_K takes 8 bits: byte products are twice as fast, and what the rounding of the activations adds is far below that of the weights.
+   All others take 12, beside which nothing is seen even of 8-bit weights; twelve because the sum of 256 products with the largest
+   weight of any format (6-bit levels times 8-bit scales, 4096) then just fits int32. */
 struct kern_act_row {
     const int16_t *q;  /* NULL for the 8-bit kind */
     const int8_t *q8;  /* NULL for the others */

@@ -5,7 +5,7 @@
 
 #include "fault/sweep.h"
 
-#define FAULT_MAX_ARGS 24
+#define FAULT_MAX_ARGS 32
 #define FAULT_MAX_RESULTS 4
 
 struct fault_text {
@@ -18,6 +18,7 @@ struct fault_command {
     const char *args[FAULT_MAX_ARGS];       /* args[0] is the command's name */
     const char *results[FAULT_MAX_RESULTS]; /* files that the command writes; complete or not there after a failure */
     bool streams;                           /* the output appears piece by piece: after a failure a part of it may have been printed */
+    bool varies;                            /* times are printed: no two outputs and files are the same, but each is whole lines */
     int max_points;                         /* see sweep */
     struct fault_text out, files[FAULT_MAX_RESULTS]; /* of the first good run */
 };

@@ -33,8 +33,8 @@ static void test_matrices(void)
     e.n_expert = 8;
     /* one row: the experts that it uses; more rows: all of them at most; a down projection has a row per pair */
     costs((struct kern_op){.code = KERN_MOE_MATMUL, .p.moe_matmul = {.w = e, .n_rows = 1, .n_used = 3}}, 3 * 28800, 0, 0, 3 * 51200);
-    costs((struct kern_op){.code = KERN_MOE_MATMUL, .p.moe_matmul = {.w = e, .n_rows = 2, .n_used = 3, .x_per_pair = true}}, 6 * 28800, 0, 0,
-          6 * 51200);
+    costs((struct kern_op){.code = KERN_MOE_MATMUL, .p.moe_matmul = {.w = e, .n_rows = 2, .n_used = 3, .x_per_pair = true}}, 6 * 28800, 0,
+          0, 6 * 51200);
     costs((struct kern_op){.code = KERN_MOE_MATMUL, .p.moe_matmul = {.w = e, .n_rows = 4, .n_used = 3}}, 8 * 28800, 0, 0, 12 * 51200);
     /* beyond 32 bits */
     e = (struct kern_weight){.type = QTYPE_F32, .n_in = 65536, .n_out = 65536, .n_expert = 512};
@@ -56,7 +56,8 @@ static void test_attention(void)
 
 static void test_recurrence(void)
 {
-    costs((struct kern_op){.code = KERN_GDN_CONV, .p.gdn_conv = {.n_channel = 96, .kernel = 4}}, 96 * 4 * 4, 2 * 2 * 3 * 96 * 4, 0, 4 * 96 * 4);
+    costs((struct kern_op){.code = KERN_GDN_CONV, .p.gdn_conv = {.n_channel = 96, .kernel = 4}}, 96 * 4 * 4, 2 * 2 * 3 * 96 * 4, 0,
+          4 * 96 * 4);
     costs((struct kern_op){.code = KERN_GDN_STEP, .p.gdn_step = {.n_key_head = 2, .n_v = 4, .d = 32}}, 0, 2 * 2 * 4 * 32 * 32 * 4, 0,
           4 * 3 * 4 * 32 * 32);
     costs((struct kern_op){.code = KERN_GDN_GATES, .p.gdn_gates = {.n_v = 4}}, 2 * 4 * 4, 0, 0, 0);

@@ -1,5 +1,5 @@
-/* What `skua bench` does with its measurements: statistics, bounds, the simulated speculation's yield, and the reports: table, JSON, CSV and
- * picture of made-up results. And the profile's table and JSON. */
+/* What `skua bench` does with its measurements: statistics, bounds, what simulated speculation yields, and the reports of made-up results:
+ * table, JSON, CSV and picture. And the profile's table and JSON. */
 #include "engine_model.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@ static void stat_is(const char *name, const double *values, int n, double median
     double copy[16];
     memcpy(copy, values, (size_t)n * sizeof *copy);
     const struct bench_stat s = bench_stat_of(copy, n);
-    CHECK(s.n == n && s.median == median && s.min == min && s.max == max && s.mad == mad, "%s: %g, %g to %g, %g of %d", name, s.median, s.min,
-          s.max, s.mad, s.n);
+    CHECK(s.n == n && s.median == median && s.min == min && s.max == max && s.mad == mad, "%s: %g, %g to %g, %g of %d", name, s.median,
+          s.min, s.max, s.mad, s.n);
 }
 #define STAT(median, min, max, mad, ...) \
     stat_is(#__VA_ARGS__, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double), median, min, max, mad)
@@ -56,8 +56,8 @@ static void test_statistics(void)
             d[i] = fabs(x[i] - m);
         const double mad = plain_median(d, n);
         const struct bench_stat s = bench_stat_of(x, n);
-        CHECK(s.median == m && s.mad == mad && s.min == x[0] && s.max == x[n - 1], "%d values: %g, %g; expected %g, %g", n, s.median, s.mad, m,
-              mad);
+        CHECK(s.median == m && s.mad == mad && s.min == x[0] && s.max == x[n - 1], "%d values: %g, %g; expected %g, %g", n, s.median,
+              s.mad, m, mad);
     }
     CHECK(bench_expected_tokens(0, 8) == 1 && bench_expected_tokens(1, 8) == 8 && bench_expected_tokens(0.5, 1) == 1, "the ends");
     CHECK(bench_expected_tokens(0.5, 4) == 1.875 && fabs(bench_expected_tokens(0.9, 16) - 8.146979811148158) < 1e-12, "in between");
@@ -123,7 +123,8 @@ static void test_text(const struct bench *b)
     CHECK(bench_text(b, &out, &err) == 0, "text");
     CHECK(has(&out, "\nmemory     10.00 GB/s read (streams; plain 8.00, prefetch 9.00) from 64 MiB\n"), "bandwidth");
     CHECK(has(&out, "     100    1000    125.00    800.000    700.000    900.000    50.000\n"), "prefill");
-    CHECK(has(&out, "       8       0     50.00     20.000     19.500     30.000     1.000     150.0    15.000     66.67   75.0%\n"), "decode");
+    CHECK(has(&out, "       8       0     50.00     20.000     19.500     30.000     1.000     150.0    15.000     66.67   75.0%\n"),
+          "decode");
     CHECK(has(&out, "       4    1000    102.56     39.000     30.000     50.000     2.000     1.500\n"), "batch");
     CHECK(has(&out, "T(1) is +4.0 % off the decode step above (more than 3 %"), "comparison");
     CHECK(has(&out, "       4    1000    100.00     40.000     30.000     50.000     2.000     2.500\n"), "sequences");
@@ -145,7 +146,8 @@ static void test_json(const struct bench *b)
     batch = json_array_get(json_object_get(d, "batch"), 1);
     const double bound = json_real_value(json_object_get(tg, "bound_ms"));
     CHECK(fabs(bound - 15) < 1e-9 && json_integer_value(json_object_get(tg, "bytes")) == 150000000, "bound %g", bound);
-    CHECK(json_integer_value(json_object_get(batch, "rows")) == 4 && fabs(json_real_value(json_object_get(batch, "ms")) - 39) < 1e-9, "batch");
+    CHECK(json_integer_value(json_object_get(batch, "rows")) == 4 && fabs(json_real_value(json_object_get(batch, "ms")) - 39) < 1e-9,
+          "batch");
     CHECK(json_array_size(json_object_get(d, "pp")) == 2 && json_array_size(json_object_get(d, "seqs")) == 2 &&
               json_array_size(json_object_get(d, "spec_sim")) == 2, "lists");
     json_t *decode = json_object_get(json_object_get(d, "profile"), "decode"), *op;

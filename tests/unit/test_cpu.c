@@ -1,4 +1,5 @@
 /* base/cpu: flags against what the kernel reports, cores under an affinity mask, the description cut to every size. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,6 +81,24 @@ static void test_cores(void **unused)
 #endif
 }
 
+static void test_memory(void **unused)
+{
+    (void)unused;
+    const uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    CHECK(cpu_memory_available() <= most, "%" PRIu64 " bytes of %" PRIu64, cpu_memory_available(), most);
+#if defined(__linux__)
+    CHECK(cpu_memory_available() > 0, "unknown");
+    fault_set_io(1, false);
+    CHECK(cpu_memory_available() == 0, "without files");
+    fault_set_io(0, false);
+    for (uint64_t n = 1; n < 9; n++) { /* a limit that cannot be read is none; the rest is unknown or right */
+        fault_set_alloc(n, false);
+        CHECK(cpu_memory_available() <= most, "without memory");
+        fault_set_alloc(0, false);
+    }
+#endif
+}
+
 static void test_description(void **unused)
 {
     (void)unused;
@@ -99,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flags),
         cmocka_unit_test(test_cores),
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_description),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
