@@ -31,7 +31,7 @@ static INLINE void unpack_q5_k(struct sink *s, struct tile_rows row, size_t offs
     load_words(&s->ahead, row, offset + 16, high[0]); /* bit j of byte l: the fifth bit of value l of sub-block j */
     load_words(&s->ahead, row, offset + 32, high[1]);
     ROLLED
-    for (int g = 0; g < 4; g++) { /* 64 values: sub-block 2g in the low nibbles, 2g + 1 in the high ones; bits 0 and 1 of `high` are those of sub-blocks 2g and 2g + 1 */
+    for (int g = 0; g < 4; g++) { /* 64 values: sub-block 2g in the low nibbles and bit 0 of `high`, 2g + 1 in the high ones and bit 1 */
         UNROLL
         for (int c = 0; c < 2; c++) {
             vi q[4];

@@ -1,7 +1,7 @@
 /* The weight types that have kernels, the names of the kernels, and the file of kernels each belongs to: mm_float.h (F32, F16,
- * BF16), mm_k4.h (Q4_K), mm_b32.h (blocks of 32 values), mm_b16.h (16), mm_affine.h (32 or 64 with an offset), mm_k.h (256 with scaled sub-blocks),
- * mm_iq.h (256, codebooks). Each of these has one small source
- * file per instruction set, mm_<file>_<isa>.c, which defines MM_ISA and the sizes of its tiles.
+ * BF16), mm_k4.h (Q4_K), mm_b32.h (blocks of 32 values), mm_b16.h (16), mm_affine.h (32 or 64 with an offset), mm_k.h (256 with scaled
+ * sub-blocks), mm_iq.h (256, codebooks). Each of these has one small source file per instruction set, mm_<file>_<isa>.c, which defines
+ * MM_ISA and the sizes of its tiles.
  */
 #ifndef SKUA_KERN_CPU_MM_TYPES_H
 #define SKUA_KERN_CPU_MM_TYPES_H
