@@ -133,7 +133,7 @@ static void run_thread(void *arg, int thread, int n_threads)
     for (int i = 0; i < job->n_ops; i++) {
         const struct kern_op *op = &job->ops[i];
         struct op_progress *p = &job->dev->progress[i];
-        int64_t units = kern_units(op, job->batch), piece = piece_units(units, kern_grain(op), n_threads);
+        int64_t units = kern_units(op, job->batch), piece = piece_units(units, kern_grain(op, job->batch), n_threads);
         for (;;) {
             int64_t begin = atomic_fetch_add_explicit(&p->next, piece, memory_order_relaxed);
             if (begin >= units)

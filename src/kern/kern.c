@@ -24,6 +24,8 @@ int64_t kern_units(const struct kern_op *op, const struct kern_batch *batch)
     case KERN_ATTN_Q: return rows * op->p.attn_q.n_head;
     case KERN_ATTN_KV: return rows * op->p.attn_kv.n_head_kv;
     case KERN_ATTN: return rows * op->p.attn.n_head_kv;
+    case KERN_ATTN_PAGES: return rows * op->p.attn_pages.n_pages * op->p.attn_pages.attn.n_head_kv;
+    case KERN_ATTN_MERGE: return rows * op->p.attn_merge.pages.attn.n_head;
     case KERN_GDN_CONV: return seqs * ceil_div(op->p.gdn_conv.n_channel, 64);
     case KERN_GDN_QK: return rows * 2 * op->p.gdn_qk.n_key_head;
     case KERN_GDN_GATES: return rows;
@@ -36,11 +38,13 @@ int64_t kern_units(const struct kern_op *op, const struct kern_batch *batch)
 
 /* Aims at a few microseconds of work for a thread, so that handing it over costs less than doing it: about 4096 elements of
    the cheap elementwise ops. */
-int64_t kern_grain(const struct kern_op *op)
+int64_t kern_grain(const struct kern_op *op, const struct kern_batch *batch)
 {
     int64_t unit_elements = 4096; /* of work per unit; ops that are not named are heavy enough at one unit */
     switch (op->code) {
     case KERN_MATMUL: return 32;
+    case KERN_ATTN:
+    case KERN_ATTN_PAGES: return batch->n_rows < 16 ? batch->n_rows : 16; /* rows that share a page */
     case KERN_GET_ROWS: unit_elements = op->p.get_rows.n; break;
     case KERN_RMS_NORM: unit_elements = op->p.rms_norm.n; break;
     case KERN_SWIGLU: unit_elements = 2 * 256; break; /* an exponential and a division each */

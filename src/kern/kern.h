@@ -249,7 +249,8 @@ struct op_attn_kv {
    merged in order: the first is taken as it is; then M' = max(M, m), a = kern_expf(M - M'), b = kern_expf(m - M'),
    L = fma(L, a, l * b), O[d] = fma(O[d], a, o[d] * b), M = M'. Result: out[r][h][d] = (O[d] / L) * sigmoid(gate[d]), the gate
    being u[r][h * 2 * hd + hd + d] of ATTN_Q. Cached values are widened to float before use.
-   Units: n_rows * n_head_kv (all query heads of one KV head) . */
+   Units: n_head_kv * n_rows: unit u = all query heads of KV head u / n_rows in row u % n_rows, so that rows of one sequence, which
+   read the same pages, lie side by side. */
 struct op_attn {
     struct kern_view q, u, out;
     int32_t q_stride, u_stride, out_stride, n_head, n_head_kv, head_dim;
@@ -257,6 +258,28 @@ struct op_attn {
     uint32_t kv_type;
     size_t k_offset, v_offset;
 };
+
+/* ATTN_PAGES and ATTN_MERGE: ATTN in two steps with the same bits, for few rows with long contexts, where the pages of one row are
+   work for many threads.
+   ATTN_PAGES: m, l and o of the pages page_begin .. page_begin + n_pages - 1, as ATTN has them, but m = l where l is NaN. A part is float o[head_dim], m, l, in
+   kern_part_floats(head_dim) floats; parts has one for each page, row and head, in this order. Nothing is done for a page that begins
+   behind the row's position. Units: n_head_kv * n_pages * n_rows, the row fastest.
+   ATTN_MERGE: takes those pages, in order, into the row's running result: O in out, M and L in running (float [n_rows][n_head][2]).
+   Page 0 begins it, the row's last page ends it with the division and the gate. Units: n_rows * n_head.
+   The reference table computes all at the end: ATTN_PAGES nothing, ATTN_MERGE of a row's last page what its ATTN does. */
+struct op_attn_pages {
+    struct op_attn attn;
+    struct kern_view parts;
+    int32_t page_begin, n_pages;
+};
+struct op_attn_merge {
+    struct op_attn_pages pages;
+    struct kern_view running;
+};
+static inline size_t kern_part_floats(int32_t head_dim)
+{
+    return (size_t)head_dim + 16; /* whole cache lines */
+}
 
 /* GDN_CONV: causal depthwise convolution over the rows of each sequence: with x_{-K+1} .. x_{-1} from the state,
    acc = w[0] * x[t-K+1]; acc = fma(w[j], x[t-K+1+j], acc), j = 1 .. K-1; c = silu(acc). w is [n_channel][K] (K = kernel).
@@ -309,8 +332,8 @@ struct op_gdn_out {
 #define KERN_OPS(X) \
     X(EMBED, embed) X(GET_ROWS, get_rows) X(RMS_NORM, rms_norm) X(QUANT_ACT, quant_act) X(MATMUL, matmul) \
     X(MOE_MATMUL, moe_matmul) X(ROUTER, router) X(MOE_GROUP, moe_group) X(MOE_COMBINE, moe_combine) X(SWIGLU, swiglu) \
-    X(ROPE_TABLE, rope_table) X(ATTN_Q, attn_q) X(ATTN_KV, attn_kv) X(ATTN, attn) X(GDN_CONV, gdn_conv) \
-    X(GDN_QK, gdn_qk) X(GDN_GATES, gdn_gates) X(GDN_STEP, gdn_step) X(GDN_OUT, gdn_out)
+    X(ROPE_TABLE, rope_table) X(ATTN_Q, attn_q) X(ATTN_KV, attn_kv) X(ATTN, attn) X(ATTN_PAGES, attn_pages) \
+    X(ATTN_MERGE, attn_merge) X(GDN_CONV, gdn_conv) X(GDN_QK, gdn_qk) X(GDN_GATES, gdn_gates) X(GDN_STEP, gdn_step) X(GDN_OUT, gdn_out)
 
 enum kern_op_code {
 #define X(CODE, name) KERN_##CODE,
@@ -358,7 +381,7 @@ struct kern_table {
 
 /* Work units of an op, and the number of consecutive units a thread should take at least (splits fall on multiples). */
 int64_t kern_units(const struct kern_op *op, const struct kern_batch *batch);
-int64_t kern_grain(const struct kern_op *op);
+int64_t kern_grain(const struct kern_op *op, const struct kern_batch *batch);
 
 /* Run units [begin, end) of an op with a table. */
 void kern_run(const struct kern_table *t, const struct kern_op *op, const struct kern_batch *batch, int64_t begin, int64_t end);

@@ -12,15 +12,22 @@
 #include "base/mem.h"
 
 #define ALIGN 256
-#define OPS_PER_BLOCK 40
+#define OPS_PER_BLOCK 56
 #define OPS_EXTRA 24
+
+/* Few rows with long contexts: attention runs over pages of all rows in parallel, at most PART_SLOTS pages of rows at a time, whose
+   results then lie in the workspace. */
+#define SPLIT_ROWS 16
+#define SPLIT_PAGES 4 /* from this many pages on */
+#define SPLIT_ROUNDS 8
+#define PART_SLOTS 512
 
 /* offsets of regions, bytes */
 struct scratch_gdn {
     size_t m, c, z, a, b, o;
 };
 struct scratch_attn {
-    size_t u, k, v, q, o;
+    size_t u, k, v, q, o, parts, running;
 };
 struct scratch_ffn {
     size_t gate_up, logits, ids, weights, group, pairs, down, shared_gate_up, shared_down, shared_logit;
@@ -105,6 +112,26 @@ static void emit_swiglu(struct forward *f, int layer, struct kern_view gate_up, 
         .gate_stride = 2 * n, .up_stride = 2 * n, .h_stride = 2 * n};
 }
 
+/* Attention, in one op or in rounds of pages. The choice does not change the result. */
+static void emit_attend(struct forward *f, const struct kern_batch *b, int layer, const struct op_attn *attn)
+{
+    int32_t n_pages = 0;
+    for (int32_t r = 0; r < b->n_rows && b->n_rows <= SPLIT_ROWS; r++)
+        n_pages = b->pos[r] / KV_PAGE_ROWS + 1 > n_pages ? b->pos[r] / KV_PAGE_ROWS + 1 : n_pages;
+    int32_t at_once = PART_SLOTS / b->n_rows;
+    if (f->dev->n_threads == 1 || n_pages < SPLIT_PAGES || n_pages > SPLIT_ROUNDS * at_once) {
+        emit(f, KERN_ATTN, layer, "attention")->p.attn = *attn;
+        return;
+    }
+    for (int32_t page = 0; page < n_pages; page += at_once) {
+        struct op_attn_pages pages = {.attn = *attn, .parts = at(f, f->attn.parts), .page_begin = page,
+                                      .n_pages = n_pages - page < at_once ? n_pages - page : at_once};
+        emit(f, KERN_ATTN_PAGES, layer, "attention")->p.attn_pages = pages;
+        emit(f, KERN_ATTN_MERGE, layer, "attention_merge")->p.attn_merge =
+            (struct op_attn_merge){.pages = pages, .running = at(f, f->attn.running)};
+    }
+}
+
 static void emit_attention(struct forward *f, const struct kern_batch *b, int layer, const struct block_weights *l, struct kern_view x,
                            struct input *h)
 {
@@ -120,10 +147,11 @@ static void emit_attention(struct forward *f, const struct kern_batch *b, int la
     emit(f, KERN_ATTN_KV, layer, "attn_kv_store")->p.attn_kv = (struct op_attn_kv){
         .k = k, .v = v, .norm = l->k_norm, .rope = at(f, f->rope), .k_stride = kv_width, .v_stride = kv_width, .n_head_kv = c->n_head_kv,
         .head_dim = hd, .n_rot = c->n_rot, .eps = c->rms_eps, .kv_type = f->kv_type, .k_offset = l->k_offset, .v_offset = l->v_offset};
-    emit(f, KERN_ATTN, layer, "attention")->p.attn = (struct op_attn){
+    struct op_attn attn = {
         .q = q, .u = u, .out = o, .q_stride = q_width, .u_stride = 2 * q_width, .out_stride = q_width, .n_head = c->n_head,
         .n_head_kv = c->n_head_kv, .head_dim = hd, .scale = (float)(1.0 / sqrt((double)hd)), .kv_type = f->kv_type,
         .k_offset = l->k_offset, .v_offset = l->v_offset};
+    emit_attend(f, b, layer, &attn);
     struct input in = {.x = o, .stride = q_width, .n = q_width, .n_rows = b->n_rows};
     emit_matmul(f, layer, "attn_output", &l->attn_output, &in, x, c->n_embd, true);
 }
@@ -381,6 +409,8 @@ static size_t layout_scratch(struct forward *f, size_t begin)
     f->attn.v = take(&end, row * kv);
     f->attn.q = take(&end, row * q);
     f->attn.o = take(&end, row * q);
+    f->attn.parts = take(&end, PART_SLOTS * (size_t)c->n_head * kern_part_floats(c->head_dim) * sizeof(float));
+    f->attn.running = take(&end, SPLIT_ROWS * (size_t)c->n_head * 2 * sizeof(float));
     end_all = max_size(end_all, end);
     end = begin;
     if (!c->moe) {

@@ -331,7 +331,56 @@ static void test_q8_0_ties(void **unused)
     h_free_all();
 }
 
-/* Decode rows of sequences of different lengths in one batch. Every page behind the last position is missing, every row
+/* ATTN_PAGES and ATTN_MERGE, in rounds of `at_once` pages: every tier's bits are those of the scalar functions, op by op, and the end is
+   what ATTN left in `out`; of the reference functions, exactly what the reference ATTN computes. */
+static void attn_in_steps(const struct op_attn *attn, const struct kern_batch *b, bool nan_allowed)
+{
+    const size_t bytes = (size_t)b->n_rows * (size_t)attn->out_stride * sizeof(float);
+    const int32_t at_once = 1 + h_below(4);
+    struct h_buf *parts = h_buf((size_t)(at_once * b->n_rows * attn->n_head) * kern_part_floats(attn->head_dim) * sizeof(float));
+    struct h_buf *running = h_buf((size_t)(2 * b->n_rows * attn->n_head) * sizeof(float));
+    struct h_buf *out = (struct h_buf *)(void *)attn->out.buf;
+    float *want = malloc(bytes), *want_reference = malloc(bytes);
+    assert_true(want && want_reference);
+    memcpy(want, out->kern.host, bytes);
+    const struct kern_op whole = {.code = KERN_ATTN, .p.attn = *attn};
+    kern_run(&kern_reference, &whole, b, 0, kern_units(&whole, b));
+    memcpy(want_reference, out->kern.host, bytes);
+    int32_t n_pages = 0;
+    for (int32_t r = 0; r < b->n_rows; r++)
+        n_pages = b->pos[r] / KV_PAGE_ROWS + 1 > n_pages ? b->pos[r] / KV_PAGE_ROWS + 1 : n_pages;
+    for (int reference = 1; reference >= 0; reference--) {
+        for (size_t at = 0; at < bytes; at += 4)
+            memcpy((char *)out->kern.host + at, &(uint32_t){H_PATTERN}, 4);
+        for (int32_t page = 0; page < n_pages; page += at_once) {
+            const struct op_attn_pages pages = {*attn, h_view(parts), page, at_once};
+            const struct kern_op first = {.code = KERN_ATTN_PAGES, .p.attn_pages = pages};
+            const struct kern_op second = {.code = KERN_ATTN_MERGE, .p.attn_merge = {pages, h_view(running)}};
+            if (reference) {
+                h_run_pieces(&kern_reference, &first, b);
+                h_run_pieces(&kern_reference, &second, b);
+            } else {
+                h_compare(&first, b, nan_allowed);
+                h_compare(&second, b, nan_allowed);
+            }
+        }
+        bool same = true;
+        for (size_t at = 0; at < bytes; at += 4) {
+            uint32_t a, w;
+            memcpy(&a, (char *)out->kern.host + at, 4);
+            memcpy(&w, (char *)(reference ? want_reference : want) + at, 4);
+            same = same && (a == w || (nan_allowed && h_same_nan(a, w)));
+        }
+        CHECK(same, "ATTN in rounds of %d pages%s", at_once, reference ? ", reference" : "");
+    }
+    memcpy(out->kern.host, want, bytes);
+    h_save();
+    h_keep_as_wanted();
+    free(want);
+    free(want_reference);
+}
+
+/* The last rows of sequences of different lengths in one batch, one or more of each. Every page behind the last position is missing, every row
    behind it NaN. */
 static void attn_case(uint32_t type, int32_t hd, int32_t heads_kv, int32_t per_kv, enum h_style style, enum h_style q_style,
                       const int32_t *lengths, int n_lengths)
@@ -340,8 +389,10 @@ static void attn_case(uint32_t type, int32_t hd, int32_t heads_kv, int32_t per_k
     const int32_t heads = heads_kv * per_kv, us = heads * 2 * hd + h_below(4), qs = heads * hd + h_below(4);
     const struct h_kv kv = h_kv_layout(type, heads_kv, hd);
     h_batch_start(&h);
-    for (int i = 0; i < n_lengths; i++)
-        h_kv_pages(&h, h_batch_add(&h, 1, lengths[i] - 1), &kv, lengths[i], lengths[i], style);
+    for (int i = 0; i < n_lengths; i++) {
+        const int32_t most = lengths[i] < 20 ? lengths[i] : 20, n = h_below(2) ? 1 : 1 + h_below(most);
+        h_kv_pages(&h, h_batch_add(&h, n, lengths[i] - n), &kv, lengths[i], lengths[i], style);
+    }
     const int32_t rows = h.b.n_rows;
     struct kern_op op = {.code = KERN_ATTN};
     op.p.attn = (struct op_attn){h_floats((size_t)(rows * qs), q_style), h_floats((size_t)(rows * us), q_style),
@@ -349,6 +400,7 @@ static void attn_case(uint32_t type, int32_t hd, int32_t heads_kv, int32_t per_k
                                  kv.k_offset, kv.v_offset};
     const bool tame = style == H_NORMAL && q_style == H_NORMAL;
     h_compare(&op, &h.b, !tame && style != H_ZERO);
+    attn_in_steps(&op.p.attn, &h.b, !tame && style != H_ZERO);
     if (tame)
         against_reference(&op, &h.b, op.p.attn.out, 2e-5, 2e-5);
     h_free_all();
@@ -364,6 +416,9 @@ static void test_attn(void **unused)
         attn_case(h_kv_types[t], 32, 1, 7, H_NORMAL, H_NORMAL, borders, 5);
         attn_case(h_kv_types[t], 32, 1, 1, H_SPECIAL, H_NORMAL, borders, 3);
         attn_case(h_kv_types[t], 32, 1, 2, H_NORMAL, H_SPECIAL, borders, 3);
+        attn_case(h_kv_types[t], 256, 1, 4, H_NORMAL, H_NORMAL, borders + 1, 2);
+        attn_case(h_kv_types[t], 32, 1, 70, H_NORMAL, H_NORMAL, borders + 1, 2); /* more heads than are taken together */
+        attn_case(h_kv_types[t], 288, 2, 2, H_NORMAL, H_NORMAL, borders + 1, 2); /* wider than any model's */
         for (int i = 0; i < N_HEAD_DIMS; i++)
             for (int style = 0; style < H_N_STYLES; style++)
                 if (kv_fits(h_kv_types[t], head_dims[i]))
@@ -601,9 +656,10 @@ static void test_tables(void **unused)
     }
     CHECK(n >= 1 && strcmp(kern_tiers()[n - 1], "scalar") == 0, "scalar is the last");
     CHECK(strcmp(kern_op_name(KERN_MATMUL), "MATMUL") == 0 && strcmp(kern_op_name(KERN_GDN_OUT), "GDN_OUT") == 0, "names");
+    const struct kern_batch one_row = {.n_rows = 1, .n_seqs = 1};
     for (int code = 0; code < KERN_OP_COUNT; code++) {
         const struct kern_op op = {.code = (enum kern_op_code)code};
-        CHECK(kern_grain(&op) >= 1, "%s: grain", kern_op_name(op.code));
+        CHECK(kern_grain(&op, &one_row) >= 1, "%s: grain", kern_op_name(op.code));
     }
 }
 

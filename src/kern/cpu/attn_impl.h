@@ -1,9 +1,10 @@
-/* ATTN_Q, ATTN_KV and ATTN on v16. Included once by attn_<isa>.c, which has defined v16 and V16_OP(op) = kern_<op>_<isa>.
+/* ATTN_Q, ATTN_KV, ATTN, ATTN_PAGES and ATTN_MERGE on v16. Included once by attn_<isa>.c, which has defined v16 and V16_OP(op) = kern_<op>_<isa>.
  * Contracts: kern/kern.h; the same steps in plain C: kern/ref/scalar_attn.c.
  *
- * ATTN takes all query heads of one KV head together, in groups of up to V16_TILE_HEADS, so that a cached row is widened
- * once per group. Within a page the scores come first (tiles of heads x positions, one v16 per dot product), then the
- * values (tiles of heads x columns, running over the positions). The running O lives in the output row.
+ * Attention takes a page for all query heads of one KV head in several rows of one sequence, BLOCK positions at a time, so that
+ * what comes from memory is used for all of them while it lies in the first-level cache. The scores come first (tiles of heads x
+ * positions, one v16 per dot product), then the values (tiles of heads x columns running over the positions). One row works on
+ * the cache's own values; for several, a block is widened to float once. In ATTN the running O lives in the output row.
  */
 #include "kern/cpu/kern_tiers.h"
 #include "kern/cpu/v16_math.h"
@@ -133,19 +134,36 @@ V16_INLINE v16 load_kv(uint32_t type, const char *row, int32_t d)
     }
 }
 
-/* What one call of a tile needs to know. Heads of the group are head_dim floats apart in q and out, 2 * head_dim in gate. */
-struct attn_group {
-    const float *q, *gate;
-    float *out;
-    int32_t head_dim;
-    float scale;
+#define BLOCK 32          /* positions */
+#define GROUP_QUERIES 64  /* heads x rows that take a page together */
+#define MAX_HEAD_DIM 256  /* no model has wider heads; they go to the scalar functions */
+#define AHEAD 8           /* positions between the one in work and the one that is asked for from memory */
+
+/* Part of a page for a tile of heads of one row, head_dim floats apart in q. */
+struct attn_tile {
+    const float *q;
+    const char *kv; /* cache rows of n positions */
     size_t row_bytes;
+    int32_t n, head_dim;
+    float scale;
+    bool more; /* behind the n positions the cache goes on for AHEAD more */
 };
 
-/* p[h][t ..] = scores of n_t positions (k: the first one's row) for n_h heads. */
-V16_INLINE void score_tile(const struct attn_group *g, uint32_t type, const char *k, int n_h, int n_t, float (*p)[KV_PAGE_ROWS],
-                           int32_t t)
+/* Ask for the bytes that 16 * n values of a cache row will be loaded from. */
+V16_INLINE void prefetch_values(uint32_t type, const char *row, int32_t d, int n)
 {
+    const int bits = type == QTYPE_F32 ? 32 : type == QTYPE_Q8_0 ? 9 : 16;
+    const char *at = row + (size_t)d * (size_t)bits / 8;
+    V16_UNROLL
+    for (int i = 0; i < n * 2 * bits; i += 64)
+        __builtin_prefetch(at + i);
+}
+
+/* p[h][t ..] = scores of n_t positions for n_h heads. */
+V16_INLINE void score_tile(const struct attn_tile *g, uint32_t type, int n_h, int n_t, float (*p)[KV_PAGE_ROWS], int32_t t)
+{
+    const char *k = g->kv + (size_t)t * g->row_bytes;
+    const bool ahead = t + n_t + AHEAD <= g->n || g->more;
     v16 acc[V16_TILE_HEADS][V16_TILE_POSITIONS];
     V16_UNROLL
     for (int h = 0; h < n_h; h++)
@@ -157,6 +175,10 @@ V16_INLINE void score_tile(const struct attn_group *g, uint32_t type, const char
         V16_UNROLL
         for (int i = 0; i < n_t; i++)
             row[i] = load_kv(type, k + (size_t)i * g->row_bytes, d);
+        if (ahead && d % 32 == 0)
+            V16_UNROLL
+            for (int i = 0; i < n_t; i++)
+                prefetch_values(type, k + (size_t)(i + AHEAD) * g->row_bytes, d, 2);
         V16_UNROLL
         for (int h = 0; h < n_h; h++) {
             const v16 q = v16_load(g->q + (int64_t)h * g->head_dim + d);
@@ -165,6 +187,12 @@ V16_INLINE void score_tile(const struct attn_group *g, uint32_t type, const char
                 acc[h][i] = v16_fma(q, row[i], acc[h][i]);
         }
     }
+#if V16_TILE_HEADS == 4 && V16_TILE_POSITIONS == 4
+    if (n_h == 4 && n_t == 4) {
+        v16_reduce4x4(acc, g->scale, p[0] + t, KV_PAGE_ROWS);
+        return;
+    }
+#endif
     V16_UNROLL
     for (int h = 0; h < n_h; h++) {
         if (n_t == 4) {
@@ -175,6 +203,91 @@ V16_INLINE void score_tile(const struct attn_group *g, uint32_t type, const char
         for (int i = 0; i < n_t; i++)
             p[h][t + i] = v16_reduce(acc[h][i]) * g->scale;
     }
+}
+
+V16_INLINE void score_block(const struct attn_tile *g, uint32_t type, int n_h, float (*p)[KV_PAGE_ROWS])
+{
+    int32_t t = 0;
+    for (; t + V16_TILE_POSITIONS <= g->n; t += V16_TILE_POSITIONS)
+        score_tile(g, type, n_h, V16_TILE_POSITIONS, p, t);
+    for (; t < g->n; t++)
+        score_tile(g, type, n_h, 1, p, t);
+}
+
+/* o[d .. d + 16 * n_c - 1] of n_h heads, o_stride floats apart: the positions added to what is there, or first to zero. */
+V16_INLINE void value_tile(const struct attn_tile *g, uint32_t type, int n_h, int n_c, float (*p)[KV_PAGE_ROWS], int32_t d, float *o,
+                           int64_t o_stride, bool first)
+{
+    v16 acc[V16_TILE_HEADS][V16_TILE_COLUMNS];
+    V16_UNROLL
+    for (int h = 0; h < n_h; h++)
+        V16_UNROLL
+        for (int c = 0; c < n_c; c++)
+            acc[h][c] = first ? v16_set1(0.0f) : v16_load(o + h * o_stride + d + 16 * c);
+    const char *v = g->kv;
+    for (int32_t t = 0; t < g->n; t++, v += g->row_bytes) {
+        v16 row[V16_TILE_COLUMNS];
+        V16_UNROLL
+        for (int c = 0; c < n_c; c++)
+            row[c] = load_kv(type, v, d + 16 * c);
+        if (g->more)
+            prefetch_values(type, v + BLOCK * g->row_bytes, d, n_c);
+        V16_UNROLL
+        for (int h = 0; h < n_h; h++) {
+            const v16 weight = v16_set1(p[h][t]);
+            V16_UNROLL
+            for (int c = 0; c < n_c; c++)
+                acc[h][c] = v16_fma(weight, row[c], acc[h][c]);
+        }
+    }
+    V16_UNROLL
+    for (int h = 0; h < n_h; h++)
+        V16_UNROLL
+        for (int c = 0; c < n_c; c++)
+            v16_store(o + h * o_stride + d + 16 * c, acc[h][c]);
+}
+
+V16_INLINE void value_block(const struct attn_tile *g, uint32_t type, int n_h, float (*p)[KV_PAGE_ROWS], float *o, int64_t o_stride,
+                            bool first)
+{
+    int32_t d = 0;
+    for (; d + 16 * V16_TILE_COLUMNS <= g->head_dim; d += 16 * V16_TILE_COLUMNS)
+        value_tile(g, type, n_h, V16_TILE_COLUMNS, p, d, o, o_stride, first);
+    for (; d < g->head_dim; d += 16)
+        value_tile(g, type, n_h, 1, p, d, o, o_stride, first);
+}
+
+/* The two for each cache type and number of heads, as functions of their own. p points at the block's first position. */
+struct block_fns {
+    void (*scores)(const struct attn_tile *g, float (*p)[KV_PAGE_ROWS]);
+    void (*values)(const struct attn_tile *g, float (*p)[KV_PAGE_ROWS], float *o, int64_t o_stride, bool first);
+};
+#define BLOCK_FNS(name, type, n_h) \
+    static void scores_##name(const struct attn_tile *g, float (*p)[KV_PAGE_ROWS]) { score_block(g, type, n_h, p); } \
+    static void values_##name(const struct attn_tile *g, float (*p)[KV_PAGE_ROWS], float *o, int64_t o_stride, bool first) \
+    { \
+        value_block(g, type, n_h, p, o, o_stride, first); \
+    } \
+    static const struct block_fns fns_##name = {scores_##name, values_##name};
+#define BLOCK_FNS_OF(name, type) \
+    BLOCK_FNS(name##_1, type, 1) \
+    BLOCK_FNS(name##_2, type, 2) \
+    BLOCK_FNS(name##_most, type, V16_TILE_HEADS)
+BLOCK_FNS_OF(f32, QTYPE_F32)
+BLOCK_FNS_OF(f16, QTYPE_F16)
+BLOCK_FNS_OF(bf16, QTYPE_BF16)
+BLOCK_FNS_OF(q8_0, QTYPE_Q8_0)
+
+/* The functions for the next heads when `left` are left, and how many they take. */
+static const struct block_fns *block_functions(uint32_t type, int32_t left, int *n_h)
+{
+    static const struct block_fns *const f32[] = {&fns_f32_1, &fns_f32_2, &fns_f32_most};
+    static const struct block_fns *const f16[] = {&fns_f16_1, &fns_f16_2, &fns_f16_most};
+    static const struct block_fns *const bf16[] = {&fns_bf16_1, &fns_bf16_2, &fns_bf16_most};
+    static const struct block_fns *const q8_0[] = {&fns_q8_0_1, &fns_q8_0_2, &fns_q8_0_most};
+    const int size = left >= V16_TILE_HEADS ? 2 : left >= 2 ? 1 : 0;
+    *n_h = size == 2 ? V16_TILE_HEADS : size + 1;
+    return type == QTYPE_F32 ? f32[size] : type == QTYPE_F16 ? f16[size] : type == QTYPE_BF16 ? bf16[size] : q8_0[size];
 }
 
 /* Scores p[0 .. n-1] -> weights, in place; m and l as in the contract. The lanes behind n take part as -infinity, which
@@ -195,122 +308,243 @@ V16_INLINE void page_softmax(float p[KV_PAGE_ROWS], int32_t n, float *m, float *
     *l = v16_reduce(sum);
 }
 
-/* Columns d .. of n_c v16 for n_h heads over the n rows of a page, merged into the running O with factors a and b (first
-   page: stored). */
-V16_INLINE void value_tile(const struct attn_group *g, uint32_t type, const char *v, int n_h, int n_c,
-                           float (*p)[KV_PAGE_ROWS], int32_t n, int32_t d, bool first_page, const float *a, const float *b)
+/* A page for heads of one KV head in rows of one sequence, n_heads * n_rows <= GROUP_QUERIES. */
+struct attn_group {
+    const struct op_attn *op;
+    const int32_t *pos; /* of the rows */
+    const float *q;     /* first head of the first row; rows are op->q_stride apart */
+    int32_t n_rows, n_heads;
+    int32_t start;      /* position of the page's first row */
+    const char *k, *v;  /* that row */
+    float *o;           /* results: o of row i and head h at o + i * o_row + h * o_head, m and l at [i * n_heads + h] */
+    int64_t o_row, o_head;
+    float *m, *l;
+};
+
+/* What an attn_group needs while it runs; wide: a block in float. */
+struct attn_work {
+    _Alignas(64) float p[GROUP_QUERIES][KV_PAGE_ROWS];
+    _Alignas(64) float wide[BLOCK * MAX_HEAD_DIM];
+};
+
+static int32_t page_length(int32_t start, int32_t pos)
 {
-    v16 acc[V16_TILE_HEADS][V16_TILE_COLUMNS];
-    V16_UNROLL
-    for (int h = 0; h < n_h; h++)
-        V16_UNROLL
-        for (int c = 0; c < n_c; c++)
-            acc[h][c] = v16_set1(0.0f);
-    for (int32_t t = 0; t < n; t++) {
-        v16 row[V16_TILE_COLUMNS];
-        V16_UNROLL
-        for (int c = 0; c < n_c; c++)
-            row[c] = load_kv(type, v + (size_t)t * g->row_bytes, d + 16 * c);
-        V16_UNROLL
-        for (int h = 0; h < n_h; h++) {
-            const v16 weight = v16_set1(p[h][t]);
-            V16_UNROLL
-            for (int c = 0; c < n_c; c++)
-                acc[h][c] = v16_fma(weight, row[c], acc[h][c]);
-        }
-    }
-    V16_UNROLL
-    for (int h = 0; h < n_h; h++)
-        V16_UNROLL
-        for (int c = 0; c < n_c; c++) {
-            float *out = g->out + (int64_t)h * g->head_dim + d + 16 * c;
-            const v16 o = acc[h][c];
-            v16_store(out, first_page ? o : v16_fma(v16_load(out), v16_set1(a[h]), v16_mul(o, v16_set1(b[h]))));
-        }
+    return pos + 1 - start < KV_PAGE_ROWS ? pos + 1 - start : KV_PAGE_ROWS;
 }
 
-/* One group of n_h heads over all pages up to position pos. type and n_h are constants in every call. */
-V16_INLINE void attend(const struct op_attn *op, const struct attn_group *g, const struct kern_seq *seq, int32_t kv_head,
-                       int32_t pos, uint32_t type, int n_h)
+V16_INLINE void widen_as(uint32_t type, const char *from, size_t row_bytes, int32_t n, int32_t hd, float *out)
 {
-    _Alignas(64) float p[V16_TILE_HEADS][KV_PAGE_ROWS];
-    float M[V16_TILE_HEADS] = {0}, L[V16_TILE_HEADS] = {0}, a[V16_TILE_HEADS] = {0}, b[V16_TILE_HEADS] = {0};
-    for (int32_t start = 0; start <= pos; start += KV_PAGE_ROWS) {
-        const int32_t n = pos + 1 - start < KV_PAGE_ROWS ? pos + 1 - start : KV_PAGE_ROWS;
-        const char *k = kern_kv_row(seq, op->k_offset, kv_head, start, g->row_bytes);
-        const char *v = kern_kv_row(seq, op->v_offset, kv_head, start, g->row_bytes);
-        int32_t t = 0;
-        for (; t + V16_TILE_POSITIONS <= n; t += V16_TILE_POSITIONS)
-            score_tile(g, type, k + (size_t)t * g->row_bytes, n_h, V16_TILE_POSITIONS, p, t);
-        for (; t < n; t++)
-            score_tile(g, type, k + (size_t)t * g->row_bytes, n_h, 1, p, t);
-        for (int h = 0; h < n_h; h++) {
-            float m, l;
-            page_softmax(p[h], n, &m, &l);
-            if (start == 0) {
-                M[h] = m;
-                L[h] = l;
-                continue;
-            }
-            const float both = m > M[h] ? m : M[h];
-            a[h] = kern_expf(M[h] - both);
-            b[h] = kern_expf(m - both);
-            M[h] = both;
-            L[h] = fmaf(L[h], a[h], l * b[h]);
-        }
-        int32_t d = 0;
-        for (; d + 16 * V16_TILE_COLUMNS <= g->head_dim; d += 16 * V16_TILE_COLUMNS)
-            value_tile(g, type, v, n_h, V16_TILE_COLUMNS, p, n, d, start == 0, a, b);
-        for (; d < g->head_dim; d += 16)
-            value_tile(g, type, v, n_h, 1, p, n, d, start == 0, a, b);
-    }
-    for (int h = 0; h < n_h; h++) {
-        float *out = g->out + (int64_t)h * g->head_dim;
-        const float *gate = g->gate + (int64_t)h * 2 * g->head_dim;
-        for (int32_t d = 0; d < g->head_dim; d += 16)
-            v16_store(out + d, v16_mul(v16_div(v16_load(out + d), v16_set1(L[h])), v16_sigmoid(v16_load(gate + d))));
+    for (int32_t t = 0; t < n; t++, from += row_bytes, out += hd)
+        for (int32_t d = 0; d < hd; d += 16)
+            v16_store(out + d, load_kv(type, from, d));
+}
+
+static void widen(uint32_t type, const char *from, size_t row_bytes, int32_t n, int32_t hd, float *out)
+{
+    switch (type) {
+    case QTYPE_F16: widen_as(QTYPE_F16, from, row_bytes, n, hd, out); break;
+    case QTYPE_BF16: widen_as(QTYPE_BF16, from, row_bytes, n, hd, out); break;
+    case QTYPE_Q8_0: widen_as(QTYPE_Q8_0, from, row_bytes, n, hd, out); break;
+    default: widen_as(QTYPE_F32, from, row_bytes, n, hd, out); break;
     }
 }
 
-V16_INLINE void attend_units(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end, uint32_t type)
+/* Scores (values false) or values of the positions t .. t + BLOCK - 1 of a page. */
+static void attend_block(const struct attn_group *g, struct attn_work *w, int32_t t, bool values)
 {
-    const int64_t hd = op->head_dim;
-    const int32_t per_kv = op->n_head / op->n_head_kv;
-    for (int64_t u = begin; u < end; u++) {
-        const int64_t r = u / op->n_head_kv;
-        const int32_t kv_head = (int32_t)(u % op->n_head_kv);
-        const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
-        for (int32_t i = 0; i < per_kv;) {
-            const int64_t h = (int64_t)kv_head * per_kv + i;
-            const struct attn_group g = {
-                .q = (const float *)kern_ptr(op->q) + r * op->q_stride + h * hd,
-                .gate = (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd + hd,
-                .out = (float *)kern_ptr(op->out) + r * op->out_stride + h * hd,
-                .head_dim = op->head_dim,
-                .scale = op->scale,
-                .row_bytes = qtype_row_bytes(type, (uint64_t)hd),
-            };
-            if (V16_TILE_HEADS >= 4 && per_kv - i >= 4) {
-                attend(op, &g, seq, kv_head, batch->pos[r], type, V16_TILE_HEADS >= 4 ? 4 : 1);
-                i += 4;
-            } else if (per_kv - i >= 2) {
-                attend(op, &g, seq, kv_head, batch->pos[r], type, 2);
-                i += 2;
-            } else {
-                attend(op, &g, seq, kv_head, batch->pos[r], type, 1);
-                i += 1;
-            }
+    const int32_t hd = g->op->head_dim, longest = page_length(g->start, g->pos[g->n_rows - 1]);
+    const size_t cache_row = qtype_row_bytes(g->op->kv_type, (uint64_t)hd), block_bytes = BLOCK * cache_row;
+    const char *block = (values ? g->v : g->k) + (size_t)t * cache_row, *next = block + block_bytes;
+    struct attn_tile tile = {.kv = block, .row_bytes = cache_row, .head_dim = hd, .scale = g->op->scale};
+    uint32_t type = g->op->kv_type;
+    const bool more = t + 2 * BLOCK <= longest;
+    if (g->n_rows > 1) {
+        widen(type, block, cache_row, longest - t < BLOCK ? longest - t : BLOCK, hd, w->wide);
+        type = QTYPE_F32;
+        tile.kv = (const char *)w->wide;
+        tile.row_bytes = (size_t)hd * sizeof(float);
+    } else {
+        tile.more = more;
+    }
+    for (int32_t i = 0; i < g->n_rows; i++) {
+        if (g->n_rows > 1 && more) /* a row's share of the next block */
+            for (size_t at = block_bytes * (size_t)i / (size_t)g->n_rows; at < block_bytes * (size_t)(i + 1) / (size_t)g->n_rows; at += 64)
+                __builtin_prefetch(next + at);
+        const int32_t left = page_length(g->start, g->pos[i]) - t;
+        tile.n = left < BLOCK ? left : BLOCK;
+        for (int32_t h = 0, n_h; h < g->n_heads && tile.n > 0; h += n_h) {
+            const struct block_fns *fn = block_functions(type, g->n_heads - h, &n_h);
+            float (*p)[KV_PAGE_ROWS] = (float (*)[KV_PAGE_ROWS])(w->p[i * g->n_heads + h] + t);
+            tile.q = g->q + (int64_t)i * g->op->q_stride + (int64_t)h * hd;
+            if (values)
+                fn->values(&tile, p, g->o + i * g->o_row + h * g->o_head, g->o_head, t == 0);
+            else
+                fn->scores(&tile, p);
         }
     }
+}
+
+static void attend_page(const struct attn_group *g, struct attn_work *w)
+{
+    const int32_t longest = page_length(g->start, g->pos[g->n_rows - 1]);
+    for (int32_t t = 0; t < longest; t += BLOCK)
+        attend_block(g, w, t, false);
+    for (int32_t i = 0; i < g->n_rows; i++)
+        for (int32_t k = i * g->n_heads; k < (i + 1) * g->n_heads && g->pos[i] >= g->start; k++)
+            page_softmax(w->p[k], page_length(g->start, g->pos[i]), &g->m[k], &g->l[k]);
+    for (int32_t t = 0; t < longest; t += BLOCK)
+        attend_block(g, w, t, true);
+}
+
+/* M, L of a head and O = out take a page's m, l, o. */
+V16_INLINE void merge_page(float *M, float *L, float *out, float m, float l, const float *o, int32_t hd)
+{
+    const float both = m > *M ? m : *M;
+    const float a = kern_expf(*M - both), b = kern_expf(m - both);
+    *M = both;
+    *L = fmaf(*L, a, l * b);
+    for (int32_t d = 0; d < hd; d += 16)
+        v16_store(out + d, v16_fma(v16_load(out + d), v16_set1(a), v16_mul(v16_load(o + d), v16_set1(b))));
+}
+
+V16_INLINE void finish_head(float L, const float *gate, float *out, int32_t hd)
+{
+    for (int32_t d = 0; d < hd; d += 16)
+        v16_store(out + d, v16_mul(v16_div(v16_load(out + d), v16_set1(L)), v16_sigmoid(v16_load(gate + d))));
+}
+
+/* How many rows, from unit u on, a group takes: units are rows of one kind, the row fastest, and those of the group below end. */
+static int32_t group_rows(const struct op_attn *op, const struct kern_batch *batch, int64_t u, int64_t end)
+{
+    const int32_t row = (int32_t)(u % batch->n_rows), per_kv = op->n_head / op->n_head_kv;
+    const struct kern_seq *seq = &batch->seqs[batch->seq[row]];
+    const int64_t most = per_kv < GROUP_QUERIES ? GROUP_QUERIES / per_kv : 1, n = seq->row_begin + seq->n_rows - row;
+    const int64_t rows = n < end - u ? n : end - u;
+    return (int32_t)(rows < most ? rows : most);
+}
+
+/* Its heads first .. of the `left` last ones of a KV head. */
+static struct attn_group group_at(const struct op_attn *op, const struct kern_batch *batch, int32_t row, int32_t n_rows, int32_t first,
+                                  int32_t left)
+{
+    return (struct attn_group){.op = op, .pos = batch->pos + row, .n_rows = n_rows, .n_heads = left < GROUP_QUERIES ? left : GROUP_QUERIES,
+                               .q = (const float *)kern_ptr(op->q) + (int64_t)row * op->q_stride + (int64_t)first * op->head_dim};
+}
+
+static void set_page(struct attn_group *g, const struct kern_seq *seq, int32_t kv_head, int32_t start)
+{
+    const size_t row_bytes = qtype_row_bytes(g->op->kv_type, (uint64_t)g->op->head_dim);
+    g->start = start;
+    g->k = kern_kv_row(seq, g->op->k_offset, kv_head, start, row_bytes);
+    g->v = kern_kv_row(seq, g->op->v_offset, kv_head, start, row_bytes);
+}
+
+/* All pages of a group whose first row is `row` and whose first head is `first`. */
+static void attend_group(struct attn_group *g, const struct kern_batch *batch, int32_t kv_head, int32_t row, int32_t first)
+{
+    struct attn_work w;
+    float m[GROUP_QUERIES], l[GROUP_QUERIES], M[GROUP_QUERIES], L[GROUP_QUERIES];
+    _Alignas(64) float o[GROUP_QUERIES][MAX_HEAD_DIM];
+    const struct op_attn *op = g->op;
+    const int32_t hd = op->head_dim;
+    float *out = (float *)kern_ptr(op->out) + (int64_t)row * op->out_stride + (int64_t)first * hd;
+    const float *gate = (const float *)kern_ptr(op->u) + (int64_t)row * op->u_stride + (int64_t)first * 2 * hd + hd;
+    for (int32_t start = 0; start <= g->pos[g->n_rows - 1]; start += KV_PAGE_ROWS) {
+        set_page(g, &batch->seqs[batch->seq[row]], kv_head, start);
+        g->o = start == 0 ? out : o[0];
+        g->o_row = start == 0 ? op->out_stride : (int64_t)g->n_heads * MAX_HEAD_DIM;
+        g->o_head = start == 0 ? hd : MAX_HEAD_DIM;
+        g->m = start == 0 ? M : m;
+        g->l = start == 0 ? L : l;
+        attend_page(g, &w);
+        for (int32_t i = 0; i < g->n_rows && start > 0; i++)
+            for (int32_t h = 0, k = i * g->n_heads; h < g->n_heads && g->pos[i] >= start; h++, k++)
+                merge_page(&M[k], &L[k], out + (int64_t)i * op->out_stride + (int64_t)h * hd, m[k], l[k], o[k], hd);
+    }
+    for (int32_t i = 0; i < g->n_rows; i++)
+        for (int32_t h = 0; h < g->n_heads; h++)
+            finish_head(L[i * g->n_heads + h], gate + (int64_t)i * op->u_stride + (int64_t)h * 2 * hd,
+                        out + (int64_t)i * op->out_stride + (int64_t)h * hd, hd);
 }
 
 void V16_OP(attn)(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end)
 {
-    switch (op->kv_type) {
-    case QTYPE_F32: attend_units(op, batch, begin, end, QTYPE_F32); break;
-    case QTYPE_F16: attend_units(op, batch, begin, end, QTYPE_F16); break;
-    case QTYPE_BF16: attend_units(op, batch, begin, end, QTYPE_BF16); break;
-    case QTYPE_Q8_0: attend_units(op, batch, begin, end, QTYPE_Q8_0); break;
-    default: break;
+    if (op->head_dim > MAX_HEAD_DIM) {
+        kern_attn_scalar(op, batch, begin, end);
+        return;
+    }
+    const int32_t per_kv = op->n_head / op->n_head_kv;
+    for (int64_t u = begin, n_rows; u < end; u += n_rows) {
+        const int32_t kv_head = (int32_t)(u / batch->n_rows), row = (int32_t)(u % batch->n_rows);
+        n_rows = group_rows(op, batch, u, end);
+        for (int32_t h = 0; h < per_kv; h += GROUP_QUERIES) {
+            struct attn_group g = group_at(op, batch, row, (int32_t)n_rows, kv_head * per_kv + h, per_kv - h);
+            attend_group(&g, batch, kv_head, row, kv_head * per_kv + h);
+        }
+    }
+}
+
+/* ---- ATTN_PAGES, ATTN_MERGE ---- */
+
+static void attend_part(const struct op_attn_pages *op, const struct kern_batch *batch, struct attn_group *g, int32_t kv_head,
+                        int32_t row, int32_t first, int32_t at)
+{
+    struct attn_work w;
+    float m[GROUP_QUERIES], l[GROUP_QUERIES];
+    const int32_t hd = op->attn.head_dim, start = (op->page_begin + at) * KV_PAGE_ROWS;
+    if (start > g->pos[g->n_rows - 1])
+        return;
+    set_page(g, &batch->seqs[batch->seq[row]], kv_head, start);
+    g->o = kern_part(op, batch, at, row, first);
+    g->o_head = (int64_t)kern_part_floats(hd);
+    g->o_row = g->o_head * op->attn.n_head;
+    g->m = m;
+    g->l = l;
+    attend_page(g, &w);
+    for (int32_t i = 0; i < g->n_rows; i++)
+        for (int32_t h = 0, k = i * g->n_heads; h < g->n_heads && g->pos[i] >= start; h++, k++) {
+            g->o[i * g->o_row + h * g->o_head + hd] = isnan(l[k]) ? l[k] : m[k];
+            g->o[i * g->o_row + h * g->o_head + hd + 1] = l[k];
+        }
+}
+
+void V16_OP(attn_pages)(const struct op_attn_pages *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    if (op->attn.head_dim > MAX_HEAD_DIM) {
+        kern_attn_pages_scalar(op, batch, begin, end);
+        return;
+    }
+    const int32_t per_kv = op->attn.n_head / op->attn.n_head_kv;
+    for (int64_t u = begin, n_rows; u < end; u += n_rows) {
+        const int32_t at = (int32_t)(u / batch->n_rows % op->n_pages), kv_head = (int32_t)(u / batch->n_rows / op->n_pages);
+        const int32_t row = (int32_t)(u % batch->n_rows);
+        n_rows = group_rows(&op->attn, batch, u, end);
+        for (int32_t h = 0; h < per_kv; h += GROUP_QUERIES) {
+            struct attn_group g = group_at(&op->attn, batch, row, (int32_t)n_rows, kv_head * per_kv + h, per_kv - h);
+            attend_part(op, batch, &g, kv_head, row, kv_head * per_kv + h, at);
+        }
+    }
+}
+
+void V16_OP(attn_merge)(const struct op_attn_merge *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    const struct op_attn *attn = &op->pages.attn;
+    const int32_t hd = attn->head_dim;
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t r = u / attn->n_head, h = u % attn->n_head;
+        const int32_t last = batch->pos[r] / KV_PAGE_ROWS - op->pages.page_begin;
+        float *out = (float *)kern_ptr(attn->out) + r * attn->out_stride + h * hd;
+        float *running = (float *)kern_ptr(op->running) + 2 * u;
+        for (int32_t page = 0; page < op->pages.n_pages && page <= last; page++) {
+            const float *part = kern_part(&op->pages, batch, page, r, h);
+            if (op->pages.page_begin + page > 0) {
+                merge_page(&running[0], &running[1], out, part[hd], part[hd + 1], part, hd);
+                continue;
+            }
+            memcpy(out, part, (size_t)hd * sizeof *out);
+            memcpy(running, part + hd, 2 * sizeof *running);
+        }
+        if (last >= 0 && last < op->pages.n_pages)
+            finish_head(running[1], (const float *)kern_ptr(attn->u) + r * attn->u_stride + h * 2 * hd + hd, out, hd);
     }
 }

@@ -21,7 +21,8 @@
         .quant_act = kern_quant_act_scalar, .matmul = kern_matmul_##mm, .moe_matmul = kern_moe_matmul_##mm, \
         .router = kern_router_##isa, .moe_group = kern_moe_group_scalar, .moe_combine = kern_moe_combine_##isa, \
         .swiglu = kern_swiglu_##isa, .rope_table = kern_rope_table_scalar, .attn_q = kern_attn_q_##isa, \
-        .attn_kv = kern_attn_kv_##isa, .attn = kern_attn_##isa, .gdn_conv = kern_gdn_conv_##isa, .gdn_qk = kern_gdn_qk_##isa, \
+        .attn_kv = kern_attn_kv_##isa, .attn = kern_attn_##isa, .attn_pages = kern_attn_pages_##isa, \
+        .attn_merge = kern_attn_merge_##isa, .gdn_conv = kern_gdn_conv_##isa, .gdn_qk = kern_gdn_qk_##isa, \
         .gdn_gates = kern_gdn_gates_scalar, .gdn_step = kern_gdn_step_##isa, .gdn_out = kern_gdn_out_##isa, \
     };
 

@@ -7,6 +7,7 @@
 
 #include <immintrin.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef __m512 v16;
@@ -76,6 +77,26 @@ static inline void v16_reduce4(const v16 a[4], float scale, float out[4])
     const __m128 yz = _mm_add_ps(_mm_movelh_ps(y, z), _mm_movehl_ps(z, y));
     const __m128 sum = _mm_add_ps(_mm_shuffle_ps(wx, yz, 0x88), _mm_shuffle_ps(wx, yz, 0xDD));
     _mm_storeu_ps(out, _mm_mul_ps(sum, _mm_set1_ps(scale)));
+}
+/* out[h * stride + i] = scale * v16_reduce(a[h][i]): sixteen sums at once, each step adding halves of two registers. Only here, where
+   tiles are that large. */
+static inline void v16_reduce4x4(const v16 a[4][4], float scale, float *out, size_t stride)
+{
+    v16 s[4];
+    for (int i = 0; i < 4; i++) {
+        const v16 x = a[0][i], y = a[1][i], z = a[2][i], w = a[3][i];
+        const v16 xy = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xEE));
+        const v16 zw = _mm512_add_ps(_mm512_shuffle_f32x4(z, w, 0x44), _mm512_shuffle_f32x4(z, w, 0xEE));
+        s[i] = _mm512_add_ps(_mm512_shuffle_f32x4(xy, zw, 0x88), _mm512_shuffle_f32x4(xy, zw, 0xDD)); /* four lanes of each h */
+    }
+    const v16 s01 = _mm512_add_ps(_mm512_shuffle_ps(s[0], s[1], 0x44), _mm512_shuffle_ps(s[0], s[1], 0xEE));
+    const v16 s23 = _mm512_add_ps(_mm512_shuffle_ps(s[2], s[3], 0x44), _mm512_shuffle_ps(s[2], s[3], 0xEE));
+    const v16 sum = _mm512_add_ps(_mm512_shuffle_ps(s01, s23, 0x88), _mm512_shuffle_ps(s01, s23, 0xDD));
+    const v16 scaled = _mm512_mul_ps(sum, _mm512_set1_ps(scale));
+    _mm_storeu_ps(out, _mm512_castps512_ps128(scaled));
+    _mm_storeu_ps(out + stride, _mm512_extractf32x4_ps(scaled, 1));
+    _mm_storeu_ps(out + 2 * stride, _mm512_extractf32x4_ps(scaled, 2));
+    _mm_storeu_ps(out + 3 * stride, _mm512_extractf32x4_ps(scaled, 3));
 }
 static inline float v16_reduce_max(v16 a) { return _mm512_reduce_max_ps(a); } /* no NaN among the lanes */
 

@@ -97,8 +97,8 @@ void kern_attn_refd(const struct op_attn *op, const struct kern_batch *batch, in
     const int32_t hd = op->head_dim, per_kv = op->n_head / op->n_head_kv;
     const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)hd);
     for (int64_t u = begin; u < end; u++) {
-        const int64_t r = u / op->n_head_kv;
-        const int32_t kv_head = (int32_t)(u % op->n_head_kv), pos = batch->pos[r];
+        const int64_t r = u % batch->n_rows;
+        const int32_t kv_head = (int32_t)(u / batch->n_rows), pos = batch->pos[r];
         const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
         for (int64_t h = (int64_t)kv_head * per_kv; h < (int64_t)(kv_head + 1) * per_kv; h++) {
             const float *q = (const float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
@@ -110,5 +110,23 @@ void kern_attn_refd(const struct op_attn *op, const struct kern_batch *batch, in
             for (int32_t first = 0; first < hd; first += REFD_VALUES)
                 attend_values(op, seq, kv_head, pos, q, gate, m, first, hd - first < REFD_VALUES ? hd - first : REFD_VALUES, out);
         }
+    }
+}
+
+void kern_attn_pages_refd(const struct op_attn_pages *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    (void)op, (void)batch, (void)begin, (void)end;
+}
+
+/* The first head of each KV head computes all of them. */
+void kern_attn_merge_refd(const struct op_attn_merge *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    const struct op_attn *attn = &op->pages.attn;
+    const int32_t per_kv = attn->n_head / attn->n_head_kv;
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t r = u / attn->n_head, h = u % attn->n_head;
+        const int32_t last = batch->pos[r] / KV_PAGE_ROWS - op->pages.page_begin;
+        if (h % per_kv == 0 && last >= 0 && last < op->pages.n_pages)
+            kern_attn_refd(attn, batch, h / per_kv * batch->n_rows + r, h / per_kv * batch->n_rows + r + 1);
     }
 }

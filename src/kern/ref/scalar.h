@@ -115,4 +115,11 @@ static inline char *kern_kv_row(const struct kern_seq *seq, size_t layer_offset,
     return (char *)seq->kv_pages[pos / KV_PAGE_ROWS]->host + layer_offset + row * row_bytes;
 }
 
+/* The part of a page (counted from page_begin), row and head. */
+static inline float *kern_part(const struct op_attn_pages *op, const struct kern_batch *batch, int64_t page, int64_t row, int64_t head)
+{
+    const int64_t at = (page * batch->n_rows + row) * op->attn.n_head + head;
+    return (float *)kern_ptr(op->parts) + at * (int64_t)kern_part_floats(op->attn.head_dim);
+}
+
 #endif

@@ -1,4 +1,4 @@
-/* Scalar versions of the attention ops: ATTN_Q, ATTN_KV, ATTN. Contracts: kern/kern.h. */
+/* Scalar versions of the attention ops: ATTN_Q, ATTN_KV, ATTN, ATTN_PAGES, ATTN_MERGE. Contracts: kern/kern.h. */
 #include "kern/ref/kern_ref.h"
 #include "kern/ref/kv_row.h"
 #include "kern/ref/scalar.h"
@@ -66,6 +66,41 @@ static inline __attribute__((always_inline)) void page_weights(const struct op_a
     *l = scalar_sum16(p, n);
 }
 
+/* Values d .. d + 15 of a page: o = sum of p_t * v_t. */
+static inline __attribute__((always_inline)) void page_values(const struct op_attn *op, const char *v, size_t row_bytes, int32_t n,
+                                                              const float *p, int32_t d, float o[16])
+{
+    float piece[16];
+    for (int32_t i = 0; i < 16; i++)
+        o[i] = 0.0f;
+    for (int32_t t = 0; t < n; t++) {
+        kv_load(op->kv_type, v + (size_t)t * row_bytes, d, piece, 16);
+        for (int32_t i = 0; i < 16; i++)
+            o[i] = fmaf(p[t], piece[i], o[i]);
+    }
+}
+
+/* Take a page with m and l into M and L; a and b are the factors for O and o. */
+static inline void merge_page(float *M, float *L, float m, float l, float *a, float *b)
+{
+    const float both = m > *M ? m : *M;
+    *a = kern_expf(*M - both);
+    *b = kern_expf(m - both);
+    *M = both;
+    *L = fmaf(*L, *a, l * *b);
+}
+
+static inline void finish_head(const struct op_attn *op, float L, const float *gate, float *out)
+{
+    for (int32_t d = 0; d < op->head_dim; d++)
+        out[d] = (out[d] / L) * kern_sigmoidf(gate[d]);
+}
+
+static inline int32_t page_length(int32_t start, int32_t pos)
+{
+    return pos + 1 - start < KV_PAGE_ROWS ? pos + 1 - start : KV_PAGE_ROWS;
+}
+
 /* One query head over all its pages. out holds the running O; values are taken 16 at a time, so no head is too wide. */
 static inline __attribute__((always_inline)) void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, int32_t pos,
                                                          const float *q, const float *gate, float *out)
@@ -73,34 +108,24 @@ static inline __attribute__((always_inline)) void attend(const struct op_attn *o
     const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)op->head_dim);
     float M = 0.0f, L = 0.0f;
     for (int32_t start = 0; start <= pos; start += KV_PAGE_ROWS) {
-        const int32_t n = pos + 1 - start < KV_PAGE_ROWS ? pos + 1 - start : KV_PAGE_ROWS;
-        const char *k = kern_kv_row(seq, op->k_offset, kv_head, start, row_bytes);
+        const int32_t n = page_length(start, pos);
         const char *v = kern_kv_row(seq, op->v_offset, kv_head, start, row_bytes);
         float p[KV_PAGE_ROWS], m, l, a = 0.0f, b = 0.0f;
-        page_weights(op, q, k, row_bytes, n, p, &m, &l);
+        page_weights(op, q, kern_kv_row(seq, op->k_offset, kv_head, start, row_bytes), row_bytes, n, p, &m, &l);
         if (start == 0) {
             M = m;
             L = l;
         } else {
-            const float both = m > M ? m : M;
-            a = kern_expf(M - both);
-            b = kern_expf(m - both);
-            M = both;
-            L = fmaf(L, a, l * b);
+            merge_page(&M, &L, m, l, &a, &b);
         }
         for (int32_t d = 0; d < op->head_dim; d += 16) {
-            float o[16] = {0}, piece[16];
-            for (int32_t t = 0; t < n; t++) {
-                kv_load(op->kv_type, v + (size_t)t * row_bytes, d, piece, 16);
-                for (int32_t i = 0; i < 16; i++)
-                    o[i] = fmaf(p[t], piece[i], o[i]);
-            }
+            float o[16];
+            page_values(op, v, row_bytes, n, p, d, o);
             for (int32_t i = 0; i < 16; i++)
                 out[d + i] = start == 0 ? o[i] : fmaf(out[d + i], a, o[i] * b);
         }
     }
-    for (int32_t d = 0; d < op->head_dim; d++)
-        out[d] = (out[d] / L) * kern_sigmoidf(gate[d]);
+    finish_head(op, L, gate, out);
 }
 
 SCALAR_CLONES void kern_attn_scalar(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end)
@@ -108,8 +133,8 @@ SCALAR_CLONES void kern_attn_scalar(const struct op_attn *op, const struct kern_
     const int64_t hd = op->head_dim;
     const int32_t per_kv = op->n_head / op->n_head_kv;
     for (int64_t u = begin; u < end; u++) {
-        const int64_t r = u / op->n_head_kv;
-        const int32_t kv_head = (int32_t)(u % op->n_head_kv);
+        const int64_t r = u % batch->n_rows;
+        const int32_t kv_head = (int32_t)(u / batch->n_rows);
         const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
         for (int64_t h = kv_head * per_kv; h < (kv_head + 1) * per_kv; h++) {
             const float *q = (const float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
@@ -117,5 +142,60 @@ SCALAR_CLONES void kern_attn_scalar(const struct op_attn *op, const struct kern_
             float *out = (float *)kern_ptr(op->out) + r * op->out_stride + h * hd;
             attend(op, seq, kv_head, batch->pos[r], q, gate, out);
         }
+    }
+}
+
+/* ---- the same in two steps ---- */
+
+SCALAR_CLONES void kern_attn_pages_scalar(const struct op_attn_pages *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    const struct op_attn *attn = &op->attn;
+    const int64_t hd = attn->head_dim;
+    const int32_t per_kv = attn->n_head / attn->n_head_kv;
+    const size_t row_bytes = qtype_row_bytes(attn->kv_type, (uint64_t)hd);
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t r = u % batch->n_rows, page = u / batch->n_rows % op->n_pages;
+        const int32_t kv_head = (int32_t)(u / batch->n_rows / op->n_pages);
+        const int32_t start = (op->page_begin + (int32_t)page) * KV_PAGE_ROWS, n = page_length(start, batch->pos[r]);
+        if (n <= 0)
+            continue;
+        const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
+        const char *k = kern_kv_row(seq, attn->k_offset, kv_head, start, row_bytes);
+        const char *v = kern_kv_row(seq, attn->v_offset, kv_head, start, row_bytes);
+        for (int64_t h = kv_head * per_kv; h < (kv_head + 1) * per_kv; h++) {
+            const float *q = (const float *)kern_ptr(attn->q) + r * attn->q_stride + h * hd;
+            float *part = kern_part(op, batch, page, r, h), p[KV_PAGE_ROWS];
+            page_weights(attn, q, k, row_bytes, n, p, &part[hd], &part[hd + 1]);
+            if (isnan(part[hd + 1])) /* which of several scores is the largest is then open */
+                part[hd] = part[hd + 1];
+            for (int32_t d = 0; d < hd; d += 16)
+                page_values(attn, v, row_bytes, n, p, d, part + d);
+        }
+    }
+}
+
+SCALAR_CLONES void kern_attn_merge_scalar(const struct op_attn_merge *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    const struct op_attn *attn = &op->pages.attn;
+    const int64_t hd = attn->head_dim;
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t r = u / attn->n_head, h = u % attn->n_head;
+        const int32_t last = batch->pos[r] / KV_PAGE_ROWS - op->pages.page_begin;
+        float *out = (float *)kern_ptr(attn->out) + r * attn->out_stride + h * hd;
+        float *running = (float *)kern_ptr(op->running) + 2 * u;
+        for (int32_t page = 0; page < op->pages.n_pages && page <= last; page++) {
+            const float *part = kern_part(&op->pages, batch, page, r, h);
+            if (op->pages.page_begin + page == 0) {
+                memcpy(out, part, (size_t)hd * sizeof *out);
+                memcpy(running, part + hd, 2 * sizeof *running);
+                continue;
+            }
+            float a, b;
+            merge_page(&running[0], &running[1], part[hd], part[hd + 1], &a, &b);
+            for (int32_t d = 0; d < hd; d++)
+                out[d] = fmaf(out[d], a, part[d] * b);
+        }
+        if (last >= 0 && last < op->pages.n_pages)
+            finish_head(attn, running[1], (const float *)kern_ptr(attn->u) + r * attn->u_stride + h * 2 * hd + hd, out);
     }
 }
