@@ -25,17 +25,28 @@ static struct kern_cost moe_cost(const struct op_moe_matmul *op)
     return (struct kern_cost){.weight_bytes = weight_bytes(&op->w, experts), .macs = products(&op->w, pairs)};
 }
 
-static struct kern_cost attention_cost(const struct op_attn *op, const struct kern_batch *batch)
+static int64_t within(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+/* Of positions first to last - 1. */
+static struct kern_cost attention_cost(const struct op_attn *op, const struct kern_batch *batch, int64_t first, int64_t last)
 {
     struct kern_cost cost = {0};
     for (int32_t i = 0; i < batch->n_seqs; i++) {
         const struct kern_seq *s = &batch->seqs[i];
-        const int64_t end = (int64_t)s->pos_begin + s->n_rows, n = s->n_rows;
-        const int64_t pairs = n * s->pos_begin + n * (n + 1) / 2; /* (row, position it sees) */
-        cost.kv_bytes += kv_bytes(op->kv_type, op->head_dim, op->n_head_kv, end);
+        const int64_t end = (int64_t)s->pos_begin + s->n_rows;
+        int64_t pairs = 0; /* (row, position it sees) */
+        for (int64_t pos = s->pos_begin; pos < end; pos++)
+            pairs += within(pos + 1, first, last) - first;
+        cost.kv_bytes += kv_bytes(op->kv_type, op->head_dim, op->n_head_kv, within(end, first, last) - first);
         cost.macs += 2 * u64(pairs) * u64(op->n_head) * u64(op->head_dim);
     }
     return cost;
+}
+
+static struct kern_cost pages_cost(const struct op_attn_pages *op, const struct kern_batch *batch)
+{
+    const int64_t first = (int64_t)op->page_begin * KV_PAGE_ROWS;
+    return attention_cost(&op->attn, batch, first, first + (int64_t)op->n_pages * KV_PAGE_ROWS);
 }
 
 static struct kern_cost conv_cost(const struct op_gdn_conv *op, const struct kern_batch *batch)
@@ -64,7 +75,8 @@ struct kern_cost kern_op_cost(const struct kern_op *op, const struct kern_batch 
     case KERN_ATTN_KV:
         return (struct kern_cost){.weight_bytes = floats(op->p.attn_kv.head_dim),
                                   .kv_bytes = kv_bytes(op->p.attn_kv.kv_type, op->p.attn_kv.head_dim, op->p.attn_kv.n_head_kv, rows)};
-    case KERN_ATTN: return attention_cost(&op->p.attn, batch);
+    case KERN_ATTN: return attention_cost(&op->p.attn, batch, 0, INT64_MAX);
+    case KERN_ATTN_PAGES: return pages_cost(&op->p.attn_pages, batch);
     case KERN_GDN_CONV: return conv_cost(&op->p.gdn_conv, batch);
     case KERN_GDN_GATES: return (struct kern_cost){.weight_bytes = 2 * floats(op->p.gdn_gates.n_v)};
     case KERN_GDN_STEP: return step_cost(&op->p.gdn_step, batch);
@@ -76,6 +88,7 @@ struct kern_cost kern_op_cost(const struct kern_op *op, const struct kern_batch 
     case KERN_MOE_COMBINE:
     case KERN_SWIGLU:
     case KERN_ROPE_TABLE:
+    case KERN_ATTN_MERGE: /* what it adds to ATTN_PAGES is about one per page */
     case KERN_GDN_QK:
     case KERN_OP_COUNT: break;
     }

@@ -52,6 +52,18 @@ static void test_attention(void)
     costs((struct kern_op){.code = KERN_ATTN, .p.attn = a}, 0, 0, 14 * 2 * 2 * 68, seen * 6 * 64 * 2);
     costs((struct kern_op){.code = KERN_ATTN_KV, .p.attn_kv = {.n_head_kv = 2, .head_dim = 64, .kv_type = QTYPE_F16}}, 256, 0, 4 * row, 0);
     costs((struct kern_op){.code = KERN_ATTN_Q, .p.attn_q = {.n_head = 6, .head_dim = 64}}, 256, 0, 0, 0);
+    /* positions by pages: rows at 510, 511 and 512 see 255, 256 and 256 of the second page */
+    a.kv_type = QTYPE_F16;
+    costs((struct kern_op){.code = KERN_ATTN_PAGES, .p.attn_pages = {.attn = a, .n_pages = 1}}, 0, 0, 14 * row, seen * 6 * 64 * 2);
+    costs((struct kern_op){.code = KERN_ATTN_PAGES, .p.attn_pages = {.attn = a, .page_begin = 1, .n_pages = 9}}, 0, 0, 0, 0);
+    struct kern_seq far = {.n_rows = 3, .pos_begin = 510};
+    const struct kern_batch far_batch = {.n_rows = 3, .n_seqs = 1, .seqs = &far};
+    struct kern_op op = {.code = KERN_ATTN_PAGES, .p.attn_pages = {.attn = a, .page_begin = 1, .n_pages = 1}};
+    struct kern_cost c = kern_op_cost(&op, &far_batch);
+    CHECK(c.kv_bytes == 256 * row && c.macs == (255 + 256 + 256) * 6 * 64 * 2, "the second of three pages");
+    op.p.attn_pages.page_begin = 2;
+    c = kern_op_cost(&op, &far_batch);
+    CHECK(c.kv_bytes == row && c.macs == 6 * 64 * 2, "the last of three pages");
 }
 
 static void test_recurrence(void)
