@@ -2,6 +2,7 @@
 #ifndef SKUA_BASE_CPU_H
 #define SKUA_BASE_CPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,10 @@ uint32_t cpu_flags(void);
 /* Physical cores that this process may use: those its affinity mask touches, at most the CPU quota of its control groups
    rounded up; hyperthreads of one core count once. At least 1. */
 int cpu_physical_cores(void);
+
+/* What it would find on a Linux system whose /proc and /sys lie under the folder root, for a process that may use the CPUs marked in
+   may_use. */
+int cpu_cores_under(const char *root, const bool *may_use, int n_cpus);
 
 /* "Intel(R) Xeon(R) Processor, 2 cores, fma f16c bmi2 avx2": one line, cut to fit size, zero-terminated (size >= 1). */
 void cpu_describe(char *buf, size_t size);
