@@ -50,6 +50,7 @@ enum skua_precision {
 
 typedef struct skua_engine_params {
     int32_t n_threads;             /* 0: all physical cores that this process may use */
+    int32_t n_threads_prefill;     /* for forward passes of more than 16 rows; 0: as many as n_threads */
     enum skua_precision precision;
     const char *cpu_tier;          /* "scalar", "avx2", "avx512", ... NULL: the best one. SKUA_EARG if this CPU lacks it */
     const char *kv_type;           /* "F16" (default, NULL), "F32", "BF16", "Q8_0"; the reference precision always uses F32 */
@@ -67,7 +68,7 @@ typedef struct skua_engine_info {
     bool has_mtp;                   /* a bundled MTP block was found */
     const char *kernels;            /* the kernel tier in use */
     const char *kv_type;
-    int32_t n_threads;
+    int32_t n_threads, n_threads_prefill;
     size_t file_bytes, workspace_bytes, state_bytes, kv_page_bytes; /* state and KV page: per session */
     int32_t kv_page_rows;           /* positions per KV page */
     const char *warnings;           /* lines, "" when there is nothing to say */

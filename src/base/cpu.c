@@ -189,23 +189,42 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* A line of /proc/self/cgroup is ID:CONTROLLERS:PATH; version 2 has no controllers. */
-static long cgroup_quota(void)
+/* Where the folders of a cgroup line lie. Version 2 has no controllers; version 1 mounts "cpu" under its own name or together with
+   the accounting. */
+static long line_quota(const char *root, const char *controllers, const char *group)
 {
-    char *text = read_text("/proc/self/cgroup");
+    static const char *const v1[] = {"cpu", "cpu,cpuacct", "cpuacct,cpu"};
+    char mount[512];
+    long least = 0;
+    if (*controllers == '\0') {
+        snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
+        return group_chain_quota(mount, group);
+    }
+    for (size_t i = 0; i < sizeof v1 / sizeof v1[0] && least == 0 && has_word(controllers, "cpu"); i++) {
+        snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/%s", root, v1[i]);
+        least = group_chain_quota(mount, group);
+    }
+    return least;
+}
+
+/* A line of /proc/self/cgroup is ID:CONTROLLERS:PATH. */
+static long cgroup_quota(const char *root)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    char *text = read_text(path);
     long least = 0;
     for (char *line = text, *next; line && *line; line = next) {
         next = strchr(line, '\n');
-        if (next)
+        next = next ? next : line + strlen(line);
+        if (*next)
             *next++ = '\0';
         char *controllers = strchr(line, ':');
-        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!path)
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
             continue;
-        *path++ = '\0';
-        controllers++;
-        const char *mount = *controllers == '\0' ? "/sys/fs/cgroup" : has_word(controllers, "cpu") ? "/sys/fs/cgroup/cpu" : NULL;
-        long quota = mount ? group_chain_quota(mount, path) : 0;
+        *group++ = '\0';
+        long quota = line_quota(root, controllers + 1, group);
         if (quota > 0 && (least == 0 || quota < least))
             least = quota;
     }
@@ -213,39 +232,29 @@ static long cgroup_quota(void)
     return least;
 }
 
-static long topology(int cpu, const char *name, long fallback)
+/* Hyperthreads of one core name the same CPU first in their lists of siblings. */
+static long first_sibling(const char *root, int cpu)
 {
-    char path[128];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name);
-    return read_long(path, fallback);
+    char path[512];
+    snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, cpu);
+    return read_long(path, cpu);
 }
 
-/* Cores under the affinity mask: a CPU counts unless an earlier one of the mask has the same package and core. */
-static int affinity_cores(void)
+int cpu_cores_under(const char *root, const bool *may_use, int n_cpus)
 {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than the mask holds, or a refusal */
-        return n > 0 && n < 65536 ? (int)n : 1;
-    }
-    struct {
-        long package, core;
-    } seen[CPU_SETSIZE];
-    int n = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &set))
+    int cores = 0;
+    for (int cpu = 0; cpu < n_cpus; cpu++) {
+        if (!may_use[cpu])
             continue;
-        const long package = topology(cpu, "physical_package_id", -1), core = topology(cpu, "core_id", -1 - cpu);
+        const long first = first_sibling(root, cpu);
         bool known = false;
-        for (int i = 0; i < n && !known; i++)
-            known = seen[i].package == package && seen[i].core == core;
-        if (!known) {
-            seen[n].package = package;
-            seen[n++].core = core;
-        }
+        for (int other = first > 0 ? (int)first : 0; other < cpu && !known; other++)
+            known = may_use[other] && first_sibling(root, other) == first;
+        cores += !known;
     }
-    return n > 0 ? n : 1;
+    const long quota = cgroup_quota(root);
+    cores = quota > 0 && quota < cores ? (int)quota : cores;
+    return cores > 0 ? cores : 1;
 }
 
 uint64_t cpu_memory_available(void)
@@ -265,9 +274,15 @@ uint64_t cpu_memory_available(void)
 
 int cpu_physical_cores(void)
 {
-    const int cores = affinity_cores();
-    const long quota = cgroup_quota();
-    return quota > 0 && quota < cores ? (int)quota : cores;
+    static const int most = CPU_SETSIZE;
+    bool may_use[CPU_SETSIZE];
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+    const long online = sysconf(_SC_NPROCESSORS_ONLN); /* instead: more CPUs than the mask holds, or a refusal */
+    for (int cpu = 0; cpu < most; cpu++)
+        may_use[cpu] = known ? CPU_ISSET(cpu, &set) : cpu < online;
+    return cpu_cores_under("", may_use, most);
 }
 
 #elif defined(__APPLE__)

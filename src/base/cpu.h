@@ -2,6 +2,7 @@
 #ifndef SKUA_BASE_CPU_H
 #define SKUA_BASE_CPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,10 @@ uint32_t cpu_flags(void);
 /* Physical cores that this process may use: those its affinity mask touches, at most the CPU quota of its control groups
    rounded up; hyperthreads of one core count once. At least 1. */
 int cpu_physical_cores(void);
+
+/* What it would find on a Linux system whose /proc and /sys lie under the folder root, for a process that may use the CPUs marked in
+   may_use. */
+int cpu_cores_under(const char *root, const bool *may_use, int n_cpus);
 
 /* Bytes of memory that can be had without pushing anything out: what the system says is available, at most the limit of the control group.
    0: unknown. */

@@ -1,19 +1,22 @@
 /* Thread pool; see pool.h.
  *
  * A job is announced by increasing `generation`; workers wait for the change. The last worker to leave it increases `finished`, for
- * which the caller waits. Waiting: spin SPIN_ROUNDS times, then sleep on a condition variable. Sleepers are woken under the mutex,
- * and only if there are any, so that the fast path makes no system call. */
+ * which the caller waits. Waiting: spin SPIN_ROUNDS times, offer the processor to others until SPIN_SECONDS are over, then sleep on a
+ * condition variable. Sleepers are woken under the mutex, and only if there are any, so that the fast path makes no system call. */
 #include "base/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "skua.h"
 
-#define SPIN_ROUNDS 2000 /* of tens of nanoseconds: covers sampling and the like between two jobs */
+#define SPIN_ROUNDS 2000    /* of tens of nanoseconds */
+#define SPIN_SECONDS 0.004 /* covers sampling, text and output between two steps of an answer */
 
 struct pool {
     int n_threads;
@@ -45,6 +48,9 @@ static void wait_change(struct pool *p, _Atomic uint32_t *word, uint32_t old)
             return;
         cpu_relax();
     }
+    for (const double end = clock_seconds() + SPIN_SECONDS; clock_seconds() < end; sched_yield())
+        if (atomic_load_explicit(word, memory_order_acquire) != old)
+            return;
     pthread_mutex_lock(&p->mutex);
     atomic_fetch_add(&p->sleepers, 1);
     while (atomic_load(word) == old)

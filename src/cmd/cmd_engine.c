@@ -22,6 +22,9 @@ int engine_option(struct engine_options *o, int c, const char *arg, skua_error *
     case 't':
         rc = opt_i64("--threads", arg, 1, 256, &o->threads, err);
         break;
+    case ENGINE_OPT_THREADS_PREFILL:
+        rc = opt_i64("--threads-prefill", arg, 1, 256, &o->threads_prefill, err);
+        break;
     case ENGINE_OPT_KV_TYPE:
         o->kv_type = arg;
         break;
@@ -42,8 +45,8 @@ int engine_option(struct engine_options *o, int c, const char *arg, skua_error *
 int engine_open(const struct engine_options *o, const char *command, skua_engine **e, skua_error *err)
 {
     const char *tier = getenv("SKUA_CPU");
-    skua_engine_params p = {.n_threads = (int32_t)o->threads, .precision = o->precision, .cpu_tier = tier && *tier ? tier : NULL,
-                            .kv_type = o->kv_type};
+    skua_engine_params p = {.n_threads = (int32_t)o->threads, .n_threads_prefill = (int32_t)o->threads_prefill,
+                            .precision = o->precision, .cpu_tier = tier && *tier ? tier : NULL, .kv_type = o->kv_type};
     char *model = NULL;
     *e = NULL;
     int rc = opts_model(o->model, &model, err);

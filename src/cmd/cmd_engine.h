@@ -6,23 +6,25 @@
 
 #include "skua.h"
 
-/* -m, -c, -t, --kv-type and --precision of every such command. */
+/* -m, -c, -t, --threads-prefill, --kv-type and --precision of every such command. */
 struct engine_options {
     const char *model; /* NULL: opts_model's default */
-    int64_t ctx, threads; /* 0: the model's, all physical cores */
+    int64_t ctx, threads, threads_prefill; /* 0: the model's, all physical cores, as threads */
     const char *kv_type;
     enum skua_precision precision;
 };
 
 #define ENGINE_SHORTS "m:c:t:"
-enum { ENGINE_OPT_KV_TYPE = 1000, ENGINE_OPT_PRECISION };
+enum { ENGINE_OPT_KV_TYPE = 1000, ENGINE_OPT_PRECISION, ENGINE_OPT_THREADS_PREFILL };
 #define ENGINE_LONGS \
     {"model", required_argument, NULL, 'm'}, {"ctx", required_argument, NULL, 'c'}, {"threads", required_argument, NULL, 't'}, \
-    {"kv-type", required_argument, NULL, ENGINE_OPT_KV_TYPE}, {"precision", required_argument, NULL, ENGINE_OPT_PRECISION}
+    {"threads-prefill", required_argument, NULL, ENGINE_OPT_THREADS_PREFILL}, {"kv-type", required_argument, NULL, ENGINE_OPT_KV_TYPE}, \
+    {"precision", required_argument, NULL, ENGINE_OPT_PRECISION}
 #define ENGINE_HELP \
     "  -m, --model FILE         model (default: SKUA_MODEL, else the shipped model)\n" \
     "  -c, --ctx N              context limit in tokens (default: the model's)\n" \
     "  -t, --threads N          threads (default: all physical cores)\n" \
+    "      --threads-prefill N  threads for prompts (default: as --threads)\n" \
     "      --kv-type T          KV cache type: F16 (default), F32, BF16, Q8_0\n" \
     "      --precision P        auto (default), or reference: float32 activations, double accumulation\n"
 

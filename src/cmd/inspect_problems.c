@@ -159,7 +159,7 @@ int inspect_find_problems(struct inspect_report *r, const skua_error *engine_err
 {
     struct dev *d = NULL;
     const char *why = refusal(r->kind);
-    int rc = why ? add_problem(r, SKUA_EUNSUPPORTED, why, err) : dev_cpu_create(kern_select(NULL), 1, &d, err);
+    int rc = why ? add_problem(r, SKUA_EUNSUPPORTED, why, err) : dev_cpu_create(kern_select(NULL), 1, 1, &d, err);
     if (rc)
         return rc;
     if (why)

@@ -43,7 +43,7 @@ struct dev {
     const struct dev_ops *ops;
     const char *name;        /* "cpu" */
     const char *kernels;     /* the tier in use: "avx512vnni", ... */
-    int n_threads;
+    int n_threads, n_threads_prefill; /* for passes of up to 16 rows, and for larger ones */
     size_t allocated_bytes;  /* live buf_alloc memory */
     dev_observer *observer;  /* NULL: nobody watches. The caller's to set between runs; results do not depend on it */
     void *observer_user;
@@ -51,7 +51,8 @@ struct dev {
     void *timer_user;
 };
 
-/* The CPU device with n_threads threads (>= 1) and a kernel table (kern_reference, or one of kern_select). */
-int dev_cpu_create(const struct kern_table *table, int n_threads, struct dev **out, skua_error *err);
+/* The CPU device with n_threads threads (>= 1) for passes of few rows and n_threads_prefill for others, and a kernel table
+   (kern_reference, or one of kern_select). */
+int dev_cpu_create(const struct kern_table *table, int n_threads, int n_threads_prefill, struct dev **out, skua_error *err);
 
 #endif

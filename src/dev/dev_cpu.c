@@ -1,12 +1,18 @@
-/* The CPU device: an op list is run by all threads together. Each op is cut into pieces of work units which the threads take
- * from a shared counter (results do not depend on who computes what); the next op begins when all units of this one are
- * computed, not when all threads have been there: a thread that the system has put aside holds nobody up.
+/* The CPU device: an op list is run by all threads together, in stages. A stage is either
+ *   - one op, or several matrix products that do not depend on each other: their work units are cut into pieces which the threads
+ *     take from counters, large ones first, so that all are busy to the end; or
+ *   - a run of ops too small to share: whoever comes first computes them all.
+ * Results do not depend on who computes what. The next stage begins when all units of this one are computed, not when all threads have
+ * been there: a thread that the system has put aside holds nobody up. Passes of few rows (decode) and others may have different numbers
+ * of threads.
  *
  * Memory comes from anonymous maps: zeroed, aligned to pages, and resident only where touched. */
 #include "dev/dev.h"
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -15,13 +21,26 @@
 #include "base/mem.h"
 #include "base/pool.h"
 
-/* Pieces per thread and op: enough to even out a slow thread, few enough to keep the counter cheap. */
-#define PIECES_PER_THREAD 4
+/* A piece is this part of what is left of an op for each thread, but at least LEAST_PART of the whole. */
+#define LEFT_PART 2
+#define LEAST_PART 16
+
+/* A pass of up to this many rows is a decode pass: the matrix products wait for memory, not for arithmetic. */
+#define DECODE_ROWS 16
+
+#define MAX_TOGETHER 6 /* matrix products in a stage */
 
 /* Rounds of waiting for the last pieces of an op before the processor is offered to other threads. */
 #define SPIN_ROUNDS 500
 
-/* Progress of one op, alone in its cache line. */
+/* What all threads know of an op before it begins. */
+struct op_plan {
+    int64_t units;
+    int32_t grain;
+    int32_t end; /* of the stage that begins with this op; negative: -end, and the stage is a run of small ops */
+};
+
+/* Progress of one op, alone in its cache line. A run of small ops counts as one unit of its first one. */
 struct op_progress {
     _Alignas(64) _Atomic int64_t next; /* first unit that nobody has taken */
     _Atomic int64_t done;              /* units computed */
@@ -30,8 +49,9 @@ struct op_progress {
 struct dev_cpu {
     struct dev base;
     const struct kern_table *table;
-    struct pool *pool;
+    struct pool *decode, *prefill; /* may be the same */
     struct op_progress *progress; /* [cap_ops] */
+    struct op_plan *plan;         /* [cap_ops] */
     int cap_ops;
     uint64_t *ns; /* [cap_ns] time of each op of a run, for base.timer */
     int cap_ns;
@@ -110,10 +130,81 @@ static void cpu_clear(struct dev *d, struct kern_view dst, size_t size)
     memset(kern_ptr(dst), 0, size);
 }
 
-static int64_t piece_units(int64_t units, int64_t grain, int n_threads)
+/* ---- stages ---- */
+
+/* Bytes that a matrix product reads or writes of its input and output rows. */
+struct extent {
+    const struct kern_buf *buf;
+    size_t begin, end;
+};
+
+static struct extent input_extent(const struct kern_table *table, const struct op_matmul *m)
 {
-    int64_t piece = (units + (int64_t)n_threads * PIECES_PER_THREAD - 1) / ((int64_t)n_threads * PIECES_PER_THREAD);
-    return (piece + grain - 1) / grain * grain;
+    const int kind = kern_act_kind(table, m->w.type);
+    const size_t row = kind == KERN_ACT_F32 ? (size_t)m->x_stride * sizeof(float) : kern_act_bytes((enum kern_act)kind, m->w.n_in);
+    return (struct extent){m->x.buf, m->x.offset, m->x.offset + row * (size_t)m->n_rows};
+}
+
+static struct extent output_extent(const struct op_matmul *m)
+{
+    const size_t floats = (size_t)m->y_stride * (size_t)(m->n_rows - 1) + (size_t)m->w.n_out;
+    return (struct extent){m->y.buf, m->y.offset, m->y.offset + floats * sizeof(float)};
+}
+
+static bool overlap(struct extent a, struct extent b)
+{
+    return a.buf == b.buf && a.begin < b.end && b.begin < a.end;
+}
+
+/* Do two outputs share elements? Columns of the same rows, side by side, do not. */
+static bool same_elements(const struct op_matmul *a, const struct op_matmul *b)
+{
+    if (!overlap(output_extent(a), output_extent(b)))
+        return false;
+    const struct op_matmul *left = a->y.offset < b->y.offset ? a : b, *right = left == a ? b : a;
+    const size_t apart = (right->y.offset - left->y.offset) / sizeof(float);
+    return left->y_stride != right->y_stride || apart < (size_t)left->w.n_out || apart + (size_t)right->w.n_out > (size_t)left->y_stride;
+}
+
+/* May the two run in any order? */
+static bool independent(const struct kern_table *table, const struct kern_op *a, const struct kern_op *b)
+{
+    if (a->code != KERN_MATMUL || b->code != KERN_MATMUL || a->p.matmul.accumulate || b->p.matmul.accumulate)
+        return false;
+    const struct op_matmul *m = &a->p.matmul, *n = &b->p.matmul;
+    return !overlap(output_extent(m), input_extent(table, n)) && !overlap(input_extent(table, m), output_extent(n)) && !same_elements(m, n);
+}
+
+/* The end of the stage that begins with op i, as op_plan has it. */
+static int stage_end(const struct run_job *job, int i)
+{
+    const struct op_plan *p = job->dev->plan;
+    const struct kern_table *table = job->dev->table;
+    int end = i + 1;
+    for (bool all = true; all && end < job->n_ops && end - i < MAX_TOGETHER; end += all)
+        for (int k = i; k < end && all; k++)
+            all = independent(table, &job->ops[k], &job->ops[end]);
+    const bool alone = end == i + 1 && p[i].units <= p[i].grain;
+    while (alone && end < job->n_ops && p[end].units <= p[end].grain
+           && (end + 1 == job->n_ops || !independent(table, &job->ops[end], &job->ops[end + 1])))
+        end++;
+    return alone ? -end : end;
+}
+
+/* The next piece of an op; false: there is none. */
+static bool take_piece(struct op_progress *progress, const struct op_plan *p, int n_threads, int64_t *begin, int64_t *end)
+{
+    int64_t at = atomic_load_explicit(&progress->next, memory_order_relaxed), piece;
+    do {
+        if (at >= p->units)
+            return false;
+        const int64_t part = (p->units - at) / ((int64_t)n_threads * LEFT_PART), least = p->units / ((int64_t)n_threads * LEAST_PART);
+        piece = part > least ? part : least;
+        piece = piece > p->grain ? (piece + p->grain - 1) / p->grain * p->grain : p->grain;
+    } while (!atomic_compare_exchange_weak_explicit(&progress->next, &at, at + piece, memory_order_relaxed, memory_order_relaxed));
+    *begin = at;
+    *end = at + piece < p->units ? at + piece : p->units;
+    return true;
 }
 
 static void wait_done(const struct op_progress *p, int64_t units)
@@ -126,25 +217,46 @@ static void wait_done(const struct op_progress *p, int64_t units)
     }
 }
 
+static void run_small(const struct run_job *job, int i, int end)
+{
+    struct op_progress *p = &job->dev->progress[i];
+    if (atomic_load_explicit(&p->next, memory_order_relaxed) == 0 && atomic_exchange_explicit(&p->next, 1, memory_order_relaxed) == 0) {
+        for (int k = i; k < end; k++)
+            kern_run(job->dev->table, &job->ops[k], job->batch, 0, kern_units(&job->ops[k], job->batch));
+        atomic_store_explicit(&p->done, 1, memory_order_release);
+    }
+    wait_done(p, 1);
+}
+
+/* A list whose ops are timed has stages of one op each. */
+static void note_time(const struct run_job *job, int i)
+{
+    if (job->ns)
+        job->ns[i] = clock_ns();
+}
+
 static void run_thread(void *arg, int thread, int n_threads)
 {
-    struct run_job *job = arg;
-    const struct kern_table *table = job->dev->table;
-    for (int i = 0; i < job->n_ops; i++) {
-        const struct kern_op *op = &job->ops[i];
-        struct op_progress *p = &job->dev->progress[i];
-        int64_t units = kern_units(op, job->batch), piece = piece_units(units, kern_grain(op, job->batch), n_threads);
-        for (;;) {
-            int64_t begin = atomic_fetch_add_explicit(&p->next, piece, memory_order_relaxed);
-            if (begin >= units)
-                break;
-            int64_t end = begin + piece < units ? begin + piece : units;
-            kern_run(table, op, job->batch, begin, end);
-            atomic_fetch_add_explicit(&p->done, end - begin, memory_order_acq_rel);
+    const struct run_job *job = arg;
+    struct op_progress *p = job->dev->progress;
+    const struct op_plan *plan = job->dev->plan;
+    for (int i = 0, end; i < job->n_ops; i = end) {
+        end = abs(plan[i].end);
+        if (plan[i].end < 0) {
+            run_small(job, i, end);
+            if (thread == 0)
+                note_time(job, i);
+            continue;
         }
-        wait_done(p, units);
-        if (thread == 0 && job->ns)
-            job->ns[i] = clock_ns();
+        for (int k = i; k < end; k++)
+            for (int64_t from, to; take_piece(&p[k], &plan[k], n_threads, &from, &to);) {
+                kern_run(job->dev->table, &job->ops[k], job->batch, from, to);
+                atomic_fetch_add_explicit(&p[k].done, to - from, memory_order_acq_rel);
+            }
+        for (int k = i; k < end; k++)
+            wait_done(&p[k], plan[k].units);
+        if (thread == 0)
+            note_time(job, i);
     }
 }
 
@@ -152,23 +264,42 @@ static void run_alone(const struct run_job *job)
 {
     for (int i = 0; i < job->n_ops; i++) {
         kern_run(job->dev->table, &job->ops[i], job->batch, 0, kern_units(&job->ops[i], job->batch));
-        if (job->ns)
-            job->ns[i] = clock_ns();
+        note_time(job, i);
     }
 }
 
-/* Counters for n_ops ops, all zero. They grow with the longest list seen, so that steps do not allocate. */
-static int reset_progress(struct dev_cpu *c, int n_ops, skua_error *err)
+/* Room for n ops. It grows with the longest list seen, so that steps do not allocate. */
+static int reserve_ops(struct dev_cpu *c, int n, skua_error *err)
 {
-    if (n_ops > c->cap_ops) {
-        struct op_progress *p = mem_aligned(64, (size_t)n_ops * sizeof *p);
-        if (!p)
-            return error_nomem(err, "op counters", (size_t)n_ops * sizeof *p);
-        mem_free(c->progress);
-        c->progress = p;
-        c->cap_ops = n_ops;
+    if (n <= c->cap_ops)
+        return 0;
+    struct op_progress *progress = mem_aligned(64, (size_t)n * sizeof *progress);
+    struct op_plan *plan = mem_aligned(64, (size_t)n * sizeof *plan);
+    if (!progress || !plan) {
+        mem_free(progress);
+        mem_free(plan);
+        return error_nomem(err, "op counters", (size_t)n * sizeof *progress);
     }
-    memset(c->progress, 0, (size_t)n_ops * sizeof *c->progress);
+    mem_free(c->progress);
+    mem_free(c->plan);
+    c->progress = progress;
+    c->plan = plan;
+    c->cap_ops = n;
+    return 0;
+}
+
+static int prepare(const struct run_job *job, skua_error *err)
+{
+    struct dev_cpu *c = job->dev;
+    int rc = reserve_ops(c, job->n_ops, err);
+    if (rc)
+        return rc;
+    memset(c->progress, 0, (size_t)job->n_ops * sizeof *c->progress);
+    for (int i = 0; i < job->n_ops; i++)
+        c->plan[i] = (struct op_plan){.units = kern_units(&job->ops[i], job->batch),
+                                      .grain = (int32_t)kern_grain(&job->ops[i], job->batch)};
+    for (int i = 0; i < job->n_ops; i = abs(c->plan[i].end))
+        c->plan[i].end = job->ns ? i + 1 : stage_end(job, i);
     return 0;
 }
 
@@ -186,13 +317,14 @@ static int reserve_times(struct dev_cpu *c, int n_ops, skua_error *err)
 
 static int run_job(const struct run_job *job, skua_error *err)
 {
-    if (job->dev->base.n_threads == 1) {
+    struct pool *pool = job->batch->n_rows <= DECODE_ROWS ? job->dev->decode : job->dev->prefill;
+    if (pool_threads(pool) == 1) {
         run_alone(job);
         return 0;
     }
-    int rc = reset_progress(job->dev, job->n_ops, err);
+    int rc = prepare(job, err);
     if (!rc)
-        pool_run(job->dev->pool, run_thread, (void *)(uintptr_t)job);
+        pool_run(pool, run_thread, (void *)(uintptr_t)job);
     return rc;
 }
 
@@ -242,12 +374,16 @@ static int cpu_act_kind(const struct dev *d, uint32_t weight_type)
 
 static void cpu_destroy(struct dev *d)
 {
-    if (!d)
+    struct dev_cpu *c = (struct dev_cpu *)d;
+    if (!c)
         return;
-    pool_destroy(((struct dev_cpu *)d)->pool);
-    mem_free(((struct dev_cpu *)d)->progress);
-    mem_free(((struct dev_cpu *)d)->ns);
-    mem_free(d);
+    if (c->prefill != c->decode)
+        pool_destroy(c->prefill);
+    pool_destroy(c->decode);
+    mem_free(c->progress);
+    mem_free(c->plan);
+    mem_free(c->ns);
+    mem_free(c);
 }
 
 static const struct dev_ops cpu_ops = {
@@ -255,21 +391,31 @@ static const struct dev_ops cpu_ops = {
     .clear = cpu_clear, .run = cpu_run, .act_kind = cpu_act_kind, .destroy = cpu_destroy,
 };
 
-int dev_cpu_create(const struct kern_table *table, int n_threads, struct dev **out, skua_error *err)
+static int create_pool(int n_threads, struct pool **out, skua_error *err)
+{
+    const int rc = pool_create(n_threads, out);
+    if (rc == SKUA_ENOMEM)
+        return error_nomem(err, "thread pool", 0);
+    return rc ? error_set(err, rc, "cannot start %d threads (1 to %d are possible)", n_threads, POOL_MAX_THREADS) : 0;
+}
+
+int dev_cpu_create(const struct kern_table *table, int n_threads, int n_threads_prefill, struct dev **out, skua_error *err)
 {
     *out = NULL;
     struct dev_cpu *c = mem_calloc(1, sizeof *c);
     if (!c)
         return error_nomem(err, "CPU device", sizeof *c);
-    int rc = pool_create(n_threads, &c->pool);
-    if (rc) {
-        mem_free(c);
-        if (rc == SKUA_ENOMEM)
-            return error_nomem(err, "thread pool", 0);
-        return error_set(err, rc, "cannot start %d threads (1 to %d are possible)", n_threads, POOL_MAX_THREADS);
-    }
-    c->base = (struct dev){.ops = &cpu_ops, .name = "cpu", .kernels = table->name, .n_threads = n_threads};
+    c->base = (struct dev){.ops = &cpu_ops, .name = "cpu", .kernels = table->name, .n_threads = n_threads,
+                           .n_threads_prefill = n_threads_prefill};
     c->table = table;
+    int rc = create_pool(n_threads, &c->decode, err);
+    c->prefill = c->decode;
+    if (!rc && n_threads_prefill != n_threads)
+        rc = create_pool(n_threads_prefill, &c->prefill, err);
+    if (rc) {
+        cpu_destroy(&c->base);
+        return rc;
+    }
     *out = &c->base;
     return 0;
 }

@@ -88,8 +88,10 @@ static int open_all(skua_engine *e, const char *path, const skua_engine_params *
 {
     const struct kern_table *table;
     int rc = select_kernels(p, &table, err);
-    if (!rc)
-        rc = dev_cpu_create(table, p->n_threads ? p->n_threads : cpu_physical_cores(), &e->dev, err);
+    if (!rc) {
+        const int decode = p->n_threads ? p->n_threads : cpu_physical_cores();
+        rc = dev_cpu_create(table, decode, p->n_threads_prefill ? p->n_threads_prefill : decode, &e->dev, err);
+    }
     if (rc)
         return rc;
     e->path = mem_strdup(path);
@@ -117,6 +119,8 @@ int skua_engine_open(const char *path, const skua_engine_params *params, skua_en
     *out = NULL;
     if (p->n_threads < 0 || p->n_threads > 256)
         return error_set(err, SKUA_EARG, "%d threads; expected 1 to 256, or 0 for all physical cores", p->n_threads);
+    if (p->n_threads_prefill < 0 || p->n_threads_prefill > 256)
+        return error_set(err, SKUA_EARG, "%d threads for prompts; expected 1 to 256, or 0 for as many as n_threads", p->n_threads_prefill);
     if (p->max_rows < 0 || p->max_rows > 8192)
         return error_set(err, SKUA_EARG, "%d rows per forward pass; expected 1 to 8192, or 0 for the default", p->max_rows);
     skua_engine *e = mem_calloc(1, sizeof *e);
@@ -162,7 +166,8 @@ skua_engine_info skua_engine_get_info(const skua_engine *e)
     skua_engine_info info = {
         .path = e->path, .arch = e->config.arch, .name = e->name, .n_layer = e->config.n_layer, .n_vocab = e->config.n_vocab,
         .n_embd = e->config.n_embd, .n_ctx_train = e->config.n_ctx_train, .has_mtp = e->weights.mtp.present, .kernels = e->dev->kernels,
-        .kv_type = qtype_info(e->kv_type)->name, .n_threads = e->dev->n_threads, .file_bytes = file_bytes,
+        .kv_type = qtype_info(e->kv_type)->name, .n_threads = e->dev->n_threads, .n_threads_prefill = e->dev->n_threads_prefill,
+        .file_bytes = file_bytes,
         .workspace_bytes = forward_bytes(e->forward), .state_bytes = config_state_bytes(&e->config),
         .kv_page_bytes = config_kv_page_bytes(&e->config, e->kv_type, e->weights.mtp.present), .kv_page_rows = KV_PAGE_ROWS,
         .warnings = strbuf_str(&e->weights.warnings),

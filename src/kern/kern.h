@@ -261,9 +261,9 @@ struct op_attn {
 
 /* ATTN_PAGES and ATTN_MERGE: ATTN in two steps with the same bits, for few rows with long contexts, where the pages of one row are
    work for many threads.
-   ATTN_PAGES: m, l and o of the pages page_begin .. page_begin + n_pages - 1, as ATTN has them, but m = l where l is NaN. A part is float o[head_dim], m, l, in
-   kern_part_floats(head_dim) floats; parts has one for each page, row and head, in this order. Nothing is done for a page that begins
-   behind the row's position. Units: n_head_kv * n_pages * n_rows, the row fastest.
+   ATTN_PAGES: m, l and o of the pages page_begin .. page_begin + n_pages - 1, as ATTN has them, but m = l where l is NaN. A part is
+   float o[head_dim], m, l, in kern_part_floats(head_dim) floats; parts has one for each page, row and head, in this order. Nothing is
+   done for a page that begins behind the row's position. Units: n_head_kv * n_pages * n_rows, the row fastest.
    ATTN_MERGE: takes those pages, in order, into the row's running result: O in out, M and L in running (float [n_rows][n_head][2]).
    Page 0 begins it, the row's last page ends it with the division and the gate. Units: n_rows * n_head.
    The reference table computes all at the end: ATTN_PAGES nothing, ATTN_MERGE of a row's last page what its ATTN does. */

@@ -331,13 +331,14 @@ static void test_q8_0_ties(void **unused)
     h_free_all();
 }
 
-/* ATTN_PAGES and ATTN_MERGE, in rounds of `at_once` pages: every tier's bits are those of the scalar functions, op by op, and the end is
-   what ATTN left in `out`; of the reference functions, exactly what the reference ATTN computes. */
+/* ATTN_PAGES and ATTN_MERGE, in rounds of `at_once` pages: every tier's bits are those of the scalar functions, op by op, and the end
+   is what ATTN left in `out`; of the reference functions, exactly what the reference ATTN computes. */
 static void attn_in_steps(const struct op_attn *attn, const struct kern_batch *b, bool nan_allowed)
 {
     const size_t bytes = (size_t)b->n_rows * (size_t)attn->out_stride * sizeof(float);
     const int32_t at_once = 1 + h_below(4);
-    struct h_buf *parts = h_buf((size_t)(at_once * b->n_rows * attn->n_head) * kern_part_floats(attn->head_dim) * sizeof(float));
+    const size_t n_parts = (size_t)(at_once * b->n_rows * attn->n_head);
+    struct h_buf *parts = h_buf(n_parts * kern_part_floats(attn->head_dim) * sizeof(float));
     struct h_buf *running = h_buf((size_t)(2 * b->n_rows * attn->n_head) * sizeof(float));
     struct h_buf *out = (struct h_buf *)(void *)attn->out.buf;
     float *want = malloc(bytes), *want_reference = malloc(bytes);

@@ -3,8 +3,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -99,6 +101,125 @@ static void test_memory(void **unused)
 #endif
 }
 
+#if defined(__linux__)
+
+/* A file of a system under `root`; its folders are made. */
+static void put(const char *root, const char *name, const char *text)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A system with n CPUs, two to a core: CPU i and i + n / 2, or neighbours. */
+static void put_cpus(const char *root, int n, bool neighbours)
+{
+    for (int cpu = 0; cpu < n; cpu++) {
+        char name[128], list[32];
+        snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        snprintf(list, sizeof list, neighbours ? "%d-%d\n" : "%d,%d\n", neighbours ? cpu / 2 * 2 : cpu % (n / 2),
+                 neighbours ? cpu / 2 * 2 + 1 : cpu % (n / 2) + n / 2);
+        put(root, name, list);
+    }
+}
+
+static int cores_of(const char *root, int n, const char *mask)
+{
+    bool may_use[64] = {false};
+    for (int cpu = 0; cpu < n; cpu++)
+        may_use[cpu] = mask[cpu] == '1';
+    return cpu_cores_under(root, may_use, n);
+}
+
+static const char *new_root(void)
+{
+    static int n;
+    char name[32];
+    snprintf(name, sizeof name, "root%d", n++);
+    const char *root = support_temp(name);
+    assert_int_equal(mkdir(root, 0700), 0);
+    return root;
+}
+
+static void remove_root(const char *root)
+{
+    char command[1100];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    CHECK(system(command) == 0, "%s", command);
+}
+
+static void test_siblings(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *mask;
+        int apart, neighbours; /* cores */
+    } cases[] = {{"11111111", 4, 4}, {"11110000", 4, 2}, {"00001111", 4, 2}, {"11001100", 2, 2}, {"10101010", 2, 4},
+                 {"10001000", 1, 2}, {"00000001", 1, 1}, {"01111110", 4, 4}, {"00000000", 1, 1}};
+    const char *bare = new_root();
+    CHECK(cores_of(bare, 8, "01110000") == 3, "without files every CPU counts");
+    remove_root(bare);
+    for (int neighbours = 0; neighbours < 2; neighbours++) {
+        const char *root = new_root();
+        put_cpus(root, 8, neighbours);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            const int want = neighbours ? cases[i].neighbours : cases[i].apart, got = cores_of(root, 8, cases[i].mask);
+            CHECK(got == want, "mask %s, %s: %d cores, wanted %d", cases[i].mask, neighbours ? "neighbours" : "apart", got, want);
+        }
+        remove_root(root);
+    }
+}
+
+static void test_quotas(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *cgroup, *file[4], *text[4];
+        int cores;
+    } cases[] = {
+        {"0::/\n", {"cpu.max"}, {"max 100000\n"}, 4},
+        {"0::/\n", {"cpu.max"}, {"200000 100000\n"}, 2},
+        {"0::/\n", {"cpu.max"}, {"150000 100000\n"}, 2},
+        {"0::/\n", {"cpu.max"}, {"100 100000\n"}, 1},
+        {"0::/\n", {"cpu.max"}, {"900000 100000\n"}, 4},
+        {"0::/\n", {"cpu.max"}, {"garbage\n"}, 4},
+        {"0::/\n", {"cpu.max"}, {""}, 4},
+        {"0::/a/b\n", {"a/b/cpu.max", "a/cpu.max"}, {"max 100000\n", "300000 100000\n"}, 3}, /* a parent's */
+        {"0::/a/b\n", {"a/b/cpu.max", "a/cpu.max"}, {"100000 100000\n", "300000 100000\n"}, 1},
+        {"0::/not/mounted\n", {"cpu.max"}, {"100000 50000\n"}, 2}, /* in a container: the mount's root */
+        {"4:memory:/x\n3:cpu,cpuacct:/x\n0::/\n", {"cpu/x/cpu.cfs_quota_us", "cpu/x/cpu.cfs_period_us"}, {"200000\n", "100000\n"}, 2},
+        {"3:cpu,cpuacct:/\n", {"cpu,cpuacct/cpu.cfs_quota_us", "cpu,cpuacct/cpu.cfs_period_us"}, {"100000\n", "100000\n"}, 1},
+        {"3:cpu:/x\n", {"cpu/x/cpu.cfs_quota_us", "cpu/x/cpu.cfs_period_us"}, {"-1\n", "100000\n"}, 4},
+        {"3:cpu:/x\n", {"cpu/x/cpu.cfs_quota_us"}, {"100000\n"}, 4},
+        {"3:cpuset:/x\n", {"cpu/x/cpu.cfs_quota_us", "cpu/x/cpu.cfs_period_us"}, {"100000\n", "100000\n"}, 4},
+        {"nonsense\n::\n:", {"cpu.max"}, {"max\n"}, 4},
+        {"", {"cpu.max"}, {"100000 100000\n"}, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *root = new_root();
+        put_cpus(root, 8, false);
+        put(root, "proc/self/cgroup", cases[i].cgroup);
+        for (int k = 0; k < 4 && cases[i].file[k]; k++) {
+            char name[128];
+            snprintf(name, sizeof name, "sys/fs/cgroup/%s", cases[i].file[k]);
+            put(root, name, cases[i].text[k]);
+        }
+        const int got = cores_of(root, 8, "11111111");
+        CHECK(got == cases[i].cores, "quota case %zu: %d cores, wanted %d", i, got, cases[i].cores);
+        remove_root(root);
+    }
+}
+
+#endif
+
 static void test_description(void **unused)
 {
     (void)unused;
@@ -119,6 +240,10 @@ int main(void)
         cmocka_unit_test(test_flags),
         cmocka_unit_test(test_cores),
         cmocka_unit_test(test_memory),
+#if defined(__linux__)
+        cmocka_unit_test(test_siblings),
+        cmocka_unit_test(test_quotas),
+#endif
         cmocka_unit_test(test_description),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* ATTN_Q, ATTN_KV, ATTN, ATTN_PAGES and ATTN_MERGE on v16. Included once by attn_<isa>.c, which has defined v16 and V16_OP(op) = kern_<op>_<isa>.
+/* ATTN_Q, ATTN_KV, ATTN, ATTN_PAGES and ATTN_MERGE on v16. Included once by attn_<isa>.c, which has defined v16 and
+ * V16_OP(op) = kern_<op>_<isa>.
  * Contracts: kern/kern.h; the same steps in plain C: kern/ref/scalar_attn.c.
  *
  * Attention takes a page for all query heads of one KV head in several rows of one sequence, BLOCK positions at a time, so that
