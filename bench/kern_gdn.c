@@ -37,8 +37,8 @@ static float *new_floats(struct kern_buf *b, size_t n, float lo, float hi)
 }
 
 /* Seconds per call of an op; *offset, where not NULL, goes through the copies. */
-static double measure(const struct kern_table *t, const struct kern_op *op, const struct kern_batch *batch, size_t *offset, size_t copy_bytes,
-                      int n_copies)
+static double measure(const struct kern_table *t, const struct kern_op *op, const struct kern_batch *batch, size_t *offset,
+                      size_t copy_bytes, int n_copies)
 {
     double best = 1e9;
     static int copy;
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const int32_t channels = (2 * n_key + n_v) * d, inner = n_v * d;
-    const size_t s_bytes = (size_t)n_v * (size_t)d * (size_t)d * 4, conv_bytes = 3 * (size_t)channels * 4, copy_bytes = s_bytes + conv_bytes;
+    const size_t s_bytes = (size_t)n_v * (size_t)d * (size_t)d * 4, copy_bytes = s_bytes + 3 * (size_t)channels * 4;
     const int n_copies = 1 + (int)(total / (double)copy_bytes);
     struct kern_buf x, conv, w, z, norm, out, y, a, b, dt, ssm_a, decay, beta, state;
     new_floats(&x, MAX_ROWS * (size_t)channels, -1, 1);
@@ -87,8 +87,8 @@ int main(int argc, char **argv)
     new_floats(&beta, MAX_ROWS * (size_t)n_v, 0, 1);
     new_floats(&state, copy_bytes / 4 * (size_t)n_copies, -0.1f, 0.1f);
 
-    printf("%d key heads, %d V heads of %d, one thread; microseconds per row\n%-11s %5s %8s %8s %8s %8s %8s %8s %8s\n", n_key, n_v, d, "", "rows",
-           "CONV", "QK", "GATES", "STEP", "OUT", "GB/s", "GMAC/s");
+    printf("%d key heads, %d V heads of %d, one thread; microseconds per row\n", n_key, n_v, d);
+    printf("%-11s %5s %8s %8s %8s %8s %8s %8s %8s\n", "", "rows", "CONV", "QK", "GATES", "STEP", "OUT", "GB/s", "GMAC/s");
     for (const char *const *tier = kern_tiers(); *tier; tier++) {
         if (only ? strcmp(*tier, only) != 0 : strcmp(*tier, "scalar") == 0)
             continue;

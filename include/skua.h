@@ -102,7 +102,7 @@ int32_t skua_snapshot_length(const skua_snapshot *p); /* tokens */
    need not be the session that the snapshot was taken from, and a snapshot may be used any number of times. */
 int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *err);
 
-enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL };
+enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL, SKUA_LOGITS_ARGMAX };
 
 /* Tokens to append to a session. */
 typedef struct skua_feed {
@@ -110,7 +110,10 @@ typedef struct skua_feed {
     const int32_t *ids;
     int32_t n_ids;           /* >= 1 */
     enum skua_logits want;
-    float *logits;           /* the caller's: n_vocab floats for LAST, n_ids * n_vocab for ALL, unused for NONE */
+    float *logits;           /* the caller's: n_vocab floats for LAST, n_ids * n_vocab for ALL, unused for NONE and ARGMAX */
+    int32_t best_id;         /* out, ARGMAX: the greedy choice behind the last id: the lowest of the samplable tokens with the largest
+                                logit. The lowest whose logit is NaN or +inf if there are such; -1 if all are -inf */
+    float best_logit;
     int32_t n_done;          /* out: tokens of ids that are evaluated; equals n_ids on success */
 } skua_feed;
 

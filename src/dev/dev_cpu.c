@@ -268,11 +268,12 @@ static void run_alone(const struct run_job *job)
     }
 }
 
-/* Room for n ops. It grows with the longest list seen, so that steps do not allocate. */
+/* Room for n ops and for lists somewhat longer, as later steps have them: steps do not allocate. */
 static int reserve_ops(struct dev_cpu *c, int n, skua_error *err)
 {
     if (n <= c->cap_ops)
         return 0;
+    n += n / 2 + 16;
     struct op_progress *progress = mem_aligned(64, (size_t)n * sizeof *progress);
     struct op_plan *plan = mem_aligned(64, (size_t)n * sizeof *plan);
     if (!progress || !plan) {

@@ -69,6 +69,18 @@ static int warn_of_vocabulary(skua_engine *e, skua_error *err)
     return strbuf_failed(&e->weights.warnings) ? error_nomem(err, "warnings", 0) : 0;
 }
 
+static int mark_samplable(skua_engine *e, skua_error *err)
+{
+    const size_t words = ((size_t)e->config.n_vocab + 63) / 64;
+    e->samplable = mem_calloc(words, sizeof *e->samplable);
+    if (!e->samplable)
+        return error_nomem(err, "bitmap of tokens", words * sizeof *e->samplable);
+    for (int32_t i = 0; i < e->config.n_vocab; i++)
+        if (tokenizer_is_samplable(e->tokenizer, (uint32_t)i))
+            e->samplable[i / 64] |= (uint64_t)1 << (i % 64);
+    return 0;
+}
+
 /* What the file is, in order of cost: shape, names, tokenizer, weights. */
 static int bind_file(skua_engine *e, const skua_engine_params *p, skua_error *err)
 {
@@ -79,6 +91,8 @@ static int bind_file(skua_engine *e, const skua_engine_params *p, skua_error *er
         rc = read_name(e, err);
     if (!rc)
         rc = vocab_load(e->gguf, &e->tokenizer, err);
+    if (!rc)
+        rc = mark_samplable(e, err);
     if (!rc)
         rc = weights_bind(e->gguf, &e->config, e->dev, &e->weights, err);
     return rc ? rc : warn_of_vocabulary(e, err);
@@ -108,7 +122,7 @@ static int open_all(skua_engine *e, const char *path, const skua_engine_params *
     }
     weights_layout_kv(&e->weights, &e->config, e->kv_type);
     e->max_rows = p->max_rows ? p->max_rows : DEFAULT_MAX_ROWS;
-    rc = forward_create(&e->config, &e->weights, e->dev, e->kv_type, e->max_rows, &e->forward, err);
+    rc = forward_create(&e->config, &e->weights, e->dev, e->kv_type, e->max_rows, e->samplable, &e->forward, err);
     return rc ? rc : allocate_batch(e, err);
 }
 
@@ -147,6 +161,7 @@ void skua_engine_close(skua_engine *e)
     jinja_free(e->chat_template);
     tokenizer_free(e->tokenizer);
     gguf_close(e->gguf);
+    mem_free(e->samplable);
     mem_free(e->token);
     mem_free(e->pos);
     mem_free(e->seq);

@@ -22,6 +22,7 @@ struct skua_engine {
     struct weights weights;
     struct forward *forward;
     struct tokenizer *tokenizer;
+    uint64_t *samplable; /* bitmap of the vocabulary: tokens that may be chosen */
     struct jinja_template *chat_template; /* compiled on first use */
     uint32_t kv_type;
     int32_t max_rows;

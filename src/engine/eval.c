@@ -24,47 +24,84 @@ struct share {
     int32_t row_begin, n_rows;
 };
 
-static bool wants_row(const skua_feed *f, int32_t index) /* index into f->ids */
+static bool wants_row(const skua_feed *f, int32_t index, enum forward_out kind) /* index into f->ids */
 {
+    if (kind == FORWARD_BEST)
+        return f->want == SKUA_LOGITS_ARGMAX && index == f->n_ids - 1;
     return f->want == SKUA_LOGITS_ALL || (f->want == SKUA_LOGITS_LAST && index == f->n_ids - 1);
 }
 
-/* Collect batch rows whose logits are wanted, from position *cursor of the pass on, FORWARD_MAX_OUT at most; where each goes. */
-static int32_t collect_out(const struct share *shares, int32_t n_shares, int32_t n_vocab, int32_t *cursor, int32_t rows[], float *dst[])
+/* The rows of a pass that the head is still to be run for: first those whose logits are wanted, then those whose best token is. */
+struct wanted {
+    const struct share *shares;
+    int32_t n_shares, n_vocab;
+    enum forward_out kind;
+    int32_t cursor; /* rows of this kind that were given out */
+    int32_t n, rows[FORWARD_MAX_OUT];
+    struct {
+        skua_feed *feed;
+        float *logits;
+    } to[FORWARD_MAX_OUT];
+};
+
+/* FORWARD_MAX_OUT batch rows of one kind at most, from position cursor on; where each goes. */
+static void collect_kind(struct wanted *w)
 {
-    int32_t n = 0, seen = 0;
-    for (int32_t i = 0; i < n_shares; i++) {
-        const struct share *sh = &shares[i];
+    int32_t seen = 0;
+    w->n = 0;
+    for (int32_t i = 0; i < w->n_shares; i++) {
+        const struct share *sh = &w->shares[i];
         for (int32_t k = 0; k < sh->n_rows; k++) {
             int32_t index = sh->feed->n_done + k;
-            if (!wants_row(sh->feed, index) || seen++ < *cursor)
+            if (!wants_row(sh->feed, index, w->kind) || seen++ < w->cursor)
                 continue;
-            if (n == FORWARD_MAX_OUT)
+            if (w->n == FORWARD_MAX_OUT)
                 goto full;
-            rows[n] = sh->row_begin + k;
-            dst[n++] = sh->feed->logits + (sh->feed->want == SKUA_LOGITS_ALL ? (size_t)index * n_vocab : 0);
+            w->to[w->n].feed = sh->feed;
+            w->to[w->n].logits = sh->feed->want == SKUA_LOGITS_ALL ? sh->feed->logits + (size_t)index * w->n_vocab : sh->feed->logits;
+            w->rows[w->n++] = sh->row_begin + k;
         }
     }
 full:
-    *cursor += n;
-    return n;
+    w->cursor += w->n;
+}
+
+static void collect_out(struct wanted *w)
+{
+    collect_kind(w);
+    if (w->n == 0 && w->kind == FORWARD_LOGITS) {
+        w->kind = FORWARD_BEST;
+        w->cursor = 0;
+        collect_kind(w);
+    }
+}
+
+static void read_out(struct forward *f, const struct wanted *w)
+{
+    for (int32_t i = 0; i < w->n; i++) {
+        if (w->kind == FORWARD_LOGITS) {
+            forward_read_logits(f, i, w->to[i].logits);
+            continue;
+        }
+        struct kern_best best = forward_read_best(f, i);
+        w->to[i].feed->best_id = best.column;
+        w->to[i].feed->best_logit = best.value;
+    }
 }
 
 /* *advanced: the sequences hold the rows of the pass, also when the head failed for some of them. */
 static int run_pass(skua_engine *e, const struct kern_batch *b, const struct share *shares, int32_t n_shares, bool *advanced,
                     skua_error *err)
 {
-    int32_t rows[FORWARD_MAX_OUT], cursor = 0;
-    float *dst[FORWARD_MAX_OUT];
-    int32_t n = collect_out(shares, n_shares, e->config.n_vocab, &cursor, rows, dst);
-    int rc = forward_trunk(e->forward, b, rows, n, -1, err);
+    struct wanted w = {.shares = shares, .n_shares = n_shares, .n_vocab = e->config.n_vocab};
+    collect_out(&w);
+    int rc = forward_trunk(e->forward, b, w.rows, w.n, w.kind, -1, err);
     *advanced = !rc;
-    while (!rc && n) {
-        for (int32_t i = 0; i < n; i++)
-            forward_read_logits(e->forward, i, dst[i]);
-        n = collect_out(shares, n_shares, e->config.n_vocab, &cursor, rows, dst);
-        if (n)
-            rc = forward_head(e->forward, rows, n, err);
+    while (!rc && w.n) {
+        read_out(e->forward, &w);
+        collect_out(&w);
+        if (w.n)
+            rc = forward_head(e->forward, w.rows, w.n, w.kind, err);
     }
     return rc;
 }

@@ -1,6 +1,7 @@
 /* The generation loop; see skua.h. One token per step: sample from the last row of logits at the position that the token
  * will take, publish it, evaluate it. */
-
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -27,7 +28,9 @@ struct run {
     skua_result *result;
 
     float *logits;
-    uint64_t *samplable;
+    bool argmax; /* only the best token is asked for, not the logits */
+    int32_t best_id;
+    float best_logit;
     struct sampler_workspace workspace;
     struct sampler sampler;
     struct sampler_history history;
@@ -36,23 +39,27 @@ struct run {
     struct strbuf text, out; /* complete UTF-8; what may be shown */
 };
 
+/* Is the answer always the token with the largest logit? */
+static bool greedy_only(const skua_sampling *p)
+{
+    return p->temperature == 0 && p->n_bias == 0 && (p->repetition_penalty == 1 || p->penalty_last_n == 0) && p->presence_penalty == 0
+           && p->frequency_penalty == 0;
+}
+
 static int setup(struct run *r, const int32_t *prompt, int32_t n_prompt, skua_error *err)
 {
     const skua_engine *e = r->session->engine;
     int n_vocab = e->config.n_vocab;
-    size_t words = ((size_t)n_vocab + 63) / 64, lengths[STOP_MAX_STRINGS];
+    size_t lengths[STOP_MAX_STRINGS];
     r->logits = mem_alloc((size_t)n_vocab * sizeof *r->logits);
-    r->samplable = mem_calloc(words, sizeof *r->samplable);
-    if (!r->logits || !r->samplable)
+    if (!r->logits)
         return error_nomem(err, "row of logits", (size_t)n_vocab * sizeof *r->logits);
-    for (int i = 0; i < n_vocab; i++)
-        if (tokenizer_is_samplable(e->tokenizer, (uint32_t)i))
-            r->samplable[i / 64] |= (uint64_t)1 << (i % 64);
+    r->argmax = greedy_only(&r->params->sampling);
     for (size_t i = 0; i < r->params->n_stop && i < STOP_MAX_STRINGS; i++)
         lengths[i] = strlen(r->params->stop[i]);
     int rc = sampler_workspace_init(&r->workspace, n_vocab, err);
     if (!rc)
-        rc = sampler_init(&r->sampler, &r->params->sampling, r->samplable, &r->workspace, err);
+        rc = sampler_init(&r->sampler, &r->params->sampling, e->samplable, &r->workspace, err);
     if (!rc)
         rc = stop_init(&r->stop, r->params->stop, lengths, r->params->n_stop, err);
     if (!rc)
@@ -72,7 +79,6 @@ static void teardown(struct run *r)
     sampler_history_free(&r->history);
     sampler_free(&r->sampler);
     sampler_workspace_free(&r->workspace);
-    mem_free(r->samplable);
     mem_free(r->logits);
 }
 
@@ -127,11 +133,35 @@ static int publish_rest(struct run *r, skua_error *err)
     return 0;
 }
 
+/* Evaluate tokens, and what the next one is chosen from. */
+static int eval(struct run *r, const int32_t *ids, int32_t n, skua_progress *progress, skua_error *err)
+{
+    skua_feed feed = {.session = r->session, .ids = ids, .n_ids = n, .want = r->argmax ? SKUA_LOGITS_ARGMAX : SKUA_LOGITS_LAST,
+                      .logits = r->logits};
+    int rc = skua_eval(r->session->engine, &feed, 1, progress, r->user, err);
+    r->best_id = feed.best_id;
+    r->best_logit = feed.best_logit;
+    return rc;
+}
+
+static int choose(struct run *r, int32_t *id, skua_error *err)
+{
+    const int n_vocab = r->session->engine->config.n_vocab;
+    if (r->argmax) {
+        *id = r->best_id;
+        if (r->best_id >= 0 && r->best_logit <= FLT_MAX)
+            return 0;
+        for (int i = 0; i < n_vocab; i++) /* the sampler says what is wrong */
+            r->logits[i] = i == r->best_id ? r->best_logit : -INFINITY;
+    }
+    return sampler_sample(&r->sampler, &r->history, r->logits, n_vocab, (uint64_t)r->session->seq.n_pos, id, err);
+}
+
 static int step(struct run *r, skua_error *err)
 {
     skua_engine *e = r->session->engine;
     int32_t id;
-    int rc = sampler_sample(&r->sampler, &r->history, r->logits, e->config.n_vocab, (uint64_t)r->session->seq.n_pos, &id, err);
+    int rc = choose(r, &id, err);
     if (rc)
         return rc;
     size_t n;
@@ -155,8 +185,7 @@ static int step(struct run *r, skua_error *err)
     rc = sampler_history_push(&r->history, id, err);
     if (rc)
         return rc;
-    skua_feed feed = {.session = r->session, .ids = &id, .n_ids = 1, .want = SKUA_LOGITS_LAST, .logits = r->logits};
-    return skua_eval(e, &feed, 1, NULL, NULL, err);
+    return eval(r, &id, 1, NULL, err);
 }
 
 int skua_generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, const skua_generate_params *p, skua_event_callback *callback,
@@ -166,10 +195,8 @@ int skua_generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, cons
     *result = (skua_result){.n_prompt = n_prompt};
     double start = clock_seconds();
     int rc = setup(&r, prompt, n_prompt, err);
-    if (!rc) {
-        skua_feed feed = {.session = s, .ids = prompt, .n_ids = n_prompt, .want = SKUA_LOGITS_LAST, .logits = r.logits};
-        rc = skua_eval(s->engine, &feed, 1, progress, user, err);
-    }
+    if (!rc)
+        rc = eval(&r, prompt, n_prompt, progress, err);
     double begin = clock_seconds();
     result->prompt_seconds = begin - start;
     if (!rc && p->max_tokens == 0)

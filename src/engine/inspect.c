@@ -12,7 +12,7 @@ static int read_rows(skua_engine *e, int32_t n_rows, float *logits, float *hidde
         int32_t rows[FORWARD_MAX_OUT], n = n_rows - begin < FORWARD_MAX_OUT ? n_rows - begin : FORWARD_MAX_OUT;
         for (int32_t i = 0; i < n; i++)
             rows[i] = begin + i;
-        int rc = forward_head(e->forward, rows, n, err);
+        int rc = forward_head(e->forward, rows, n, FORWARD_LOGITS, err);
         if (rc)
             return rc;
         for (int32_t i = 0; i < n; i++) {
@@ -59,7 +59,7 @@ int engine_inspect(skua_session *s, const int32_t *ids, int32_t n_ids, const str
         bool last = begin + n == n_ids;
         struct kern_batch b = {0};
         engine_batch_add(e, &b, s, ids + begin, n, begin);
-        rc = forward_trunk(e->forward, &b, NULL, 0, what->layers && last ? n - 1 : -1, err);
+        rc = forward_trunk(e->forward, &b, NULL, 0, FORWARD_LOGITS, what->layers && last ? n - 1 : -1, err);
         if (!rc) {
             memcpy(s->tokens + begin, ids + begin, (size_t)n * sizeof *ids);
             s->seq.n_pos += n;

@@ -20,7 +20,12 @@ static void cost_add(struct kern_cost *sum, const struct kern_cost *c)
 
 static const struct kern_weight *weight_of(const struct kern_op *op)
 {
-    return op->code == KERN_MATMUL ? &op->p.matmul.w : op->code == KERN_MOE_MATMUL ? &op->p.moe_matmul.w : NULL;
+    switch (op->code) {
+    case KERN_MATMUL: return &op->p.matmul.w;
+    case KERN_ARGMAX: return &op->p.argmax.matmul.w;
+    case KERN_MOE_MATMUL: return &op->p.moe_matmul.w;
+    default: return NULL;
+    }
 }
 
 /* The entry of an op, made on first use; NULL: no memory. */

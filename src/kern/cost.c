@@ -19,6 +19,11 @@ static uint64_t kv_bytes(uint32_t type, int64_t head_dim, int64_t n_heads, int64
     return 2 * (uint64_t)qtype_row_bytes(type, (uint64_t)head_dim) * u64(n_heads) * u64(n_positions);
 }
 
+static struct kern_cost matmul_cost(const struct op_matmul *op)
+{
+    return (struct kern_cost){.weight_bytes = weight_bytes(&op->w, 1), .macs = products(&op->w, op->n_rows)};
+}
+
 static struct kern_cost moe_cost(const struct op_moe_matmul *op)
 {
     const int64_t pairs = (int64_t)op->n_rows * op->n_used, experts = pairs < op->w.n_expert ? pairs : op->w.n_expert;
@@ -68,8 +73,8 @@ struct kern_cost kern_op_cost(const struct kern_op *op, const struct kern_batch 
     switch (op->code) {
     case KERN_EMBED: return (struct kern_cost){.weight_bytes = row_bytes(&op->p.embed.table) * u64(rows)};
     case KERN_RMS_NORM: return (struct kern_cost){.weight_bytes = floats(op->p.rms_norm.n)};
-    case KERN_MATMUL:
-        return (struct kern_cost){.weight_bytes = weight_bytes(&op->p.matmul.w, 1), .macs = products(&op->p.matmul.w, op->p.matmul.n_rows)};
+    case KERN_MATMUL: return matmul_cost(&op->p.matmul);
+    case KERN_ARGMAX: return matmul_cost(&op->p.argmax.matmul);
     case KERN_MOE_MATMUL: return moe_cost(&op->p.moe_matmul);
     case KERN_ATTN_Q: return (struct kern_cost){.weight_bytes = floats(op->p.attn_q.head_dim)};
     case KERN_ATTN_KV:
@@ -88,6 +93,7 @@ struct kern_cost kern_op_cost(const struct kern_op *op, const struct kern_batch 
     case KERN_MOE_COMBINE:
     case KERN_SWIGLU:
     case KERN_ROPE_TABLE:
+    case KERN_ARGMAX_MERGE:
     case KERN_ATTN_MERGE: /* what it adds to ATTN_PAGES is about one per page */
     case KERN_GDN_QK:
     case KERN_OP_COUNT: break;

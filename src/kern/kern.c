@@ -15,6 +15,8 @@ int64_t kern_units(const struct kern_op *op, const struct kern_batch *batch)
     case KERN_RMS_NORM: return op->p.rms_norm.n_rows;
     case KERN_QUANT_ACT: return op->p.quant_act.n_rows;
     case KERN_MATMUL: return op->p.matmul.w.n_out;
+    case KERN_ARGMAX: return ceil_div(op->p.argmax.matmul.w.n_out, KERN_ARGMAX_COLUMNS);
+    case KERN_ARGMAX_MERGE: return op->p.argmax_merge.n_rows;
     case KERN_MOE_MATMUL: return op->p.moe_matmul.w.n_expert * ceil_div(op->p.moe_matmul.w.n_out, 32);
     case KERN_ROUTER: return op->p.router.n_rows;
     case KERN_MOE_GROUP: return 1;

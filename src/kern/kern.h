@@ -173,7 +173,28 @@ struct op_matmul {
     bool accumulate;
 };
 
-/* MOE_MATMUL: the same for routed experts. For every pair p = row * n_used + slot: e = ids[p],
+/* ARGMAX and ARGMAX_MERGE: the best column of each row of a MATMUL (its y and accumulate are unused) without writing its rows. allow: a
+   bitmap, column o is bit o % 64 of uint64 word o / 64; no buffer: all. Best is the allowed column with the largest value, the lowest
+   of equal ones; but if the value of an allowed column is NaN or +infinity, the lowest such column; and column -1 with -infinity when
+   every allowed value is -infinity. ARGMAX: the best of each block of KERN_ARGMAX_COLUMNS columns: struct kern_best
+   blocks[block][n_rows], n_rows <= KERN_ARGMAX_ROWS. Units: blocks. ARGMAX_MERGE: the best of the blocks: struct kern_best
+   best[n_rows]. Units: n_rows. */
+#define KERN_ARGMAX_COLUMNS 256
+#define KERN_ARGMAX_ROWS 32
+struct kern_best {
+    float value;
+    int32_t column;
+};
+struct op_argmax {
+    struct op_matmul matmul;
+    struct kern_view allow, blocks;
+};
+struct op_argmax_merge {
+    struct kern_view blocks, best;
+    int32_t n_blocks, n_rows;
+};
+
+/* MOE_MATMUL: MATMUL for routed experts. For every pair p = row * n_used + slot: e = ids[p],
    y[p] = W_e x[x_per_pair ? p : row]. `group` holds what MOE_GROUP made of ids. Units: n_expert * ceil(n_out / 32);
    unit u = expert u / blocks, columns 32 * (u % blocks)... */
 struct op_moe_matmul {
@@ -331,7 +352,8 @@ struct op_gdn_out {
 
 #define KERN_OPS(X) \
     X(EMBED, embed) X(GET_ROWS, get_rows) X(RMS_NORM, rms_norm) X(QUANT_ACT, quant_act) X(MATMUL, matmul) \
-    X(MOE_MATMUL, moe_matmul) X(ROUTER, router) X(MOE_GROUP, moe_group) X(MOE_COMBINE, moe_combine) X(SWIGLU, swiglu) \
+    X(ARGMAX, argmax) X(ARGMAX_MERGE, argmax_merge) X(MOE_MATMUL, moe_matmul) X(ROUTER, router) \
+    X(MOE_GROUP, moe_group) X(MOE_COMBINE, moe_combine) X(SWIGLU, swiglu) \
     X(ROPE_TABLE, rope_table) X(ATTN_Q, attn_q) X(ATTN_KV, attn_kv) X(ATTN, attn) X(ATTN_PAGES, attn_pages) \
     X(ATTN_MERGE, attn_merge) X(GDN_CONV, gdn_conv) X(GDN_QK, gdn_qk) X(GDN_GATES, gdn_gates) X(GDN_STEP, gdn_step) X(GDN_OUT, gdn_out)
 

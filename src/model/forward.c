@@ -41,7 +41,7 @@ struct forward {
     int32_t max_rows;
 
     struct kern_buf *buf;
-    size_t x, h, rope, taps, mtp_in, out_x, out_hidden, logits;
+    size_t x, h, rope, taps, mtp_in, out_x, out_hidden, logits, samplable, blocks, best;
     size_t act[KERN_ACT_COUNT]; /* quantised inputs by enum kern_act; [KERN_ACT_F32] unused */
     struct scratch_gdn gdn;
     struct scratch_attn attn;
@@ -264,8 +264,23 @@ static void emit_rope_table(struct forward *f)
         (struct op_rope_table){.table = at(f, f->rope), .inv_freq = f->c->inv_freq, .scale = f->c->rope_scale, .n_rot = f->c->n_rot};
 }
 
+_Static_assert(FORWARD_MAX_OUT <= KERN_ARGMAX_ROWS, "rows of one ARGMAX");
+
+static int32_t argmax_blocks(const struct model_config *c) { return (c->n_vocab + KERN_ARGMAX_COLUMNS - 1) / KERN_ARGMAX_COLUMNS; }
+
+/* The best token of each row in place of its logits. */
+static void emit_argmax(struct forward *f, const struct kern_weight *head, struct input *in)
+{
+    struct kern_view x = input_for(f, -1, in, head->type), blocks = at(f, f->blocks);
+    emit(f, KERN_ARGMAX, -1, "output")->p.argmax = (struct op_argmax){
+        .matmul = {.w = *head, .x = x, .x_stride = in->stride, .n_rows = in->n_rows}, .allow = at(f, f->samplable), .blocks = blocks};
+    emit(f, KERN_ARGMAX_MERGE, -1, "output_best")->p.argmax_merge =
+        (struct op_argmax_merge){.blocks = blocks, .best = at(f, f->best), .n_blocks = argmax_blocks(f->c), .n_rows = in->n_rows};
+}
+
 /* Rows of x through a final norm and the head. */
-static void emit_head(struct forward *f, struct kern_view norm, const struct kern_weight *head, const int32_t *out_rows, int32_t n_out)
+static void emit_head(struct forward *f, struct kern_view norm, const struct kern_weight *head, const int32_t *out_rows, int32_t n_out,
+                      enum forward_out kind)
 {
     const struct model_config *c = f->c;
     struct kern_view picked = at(f, f->out_x), hidden = at(f, f->out_hidden);
@@ -274,7 +289,10 @@ static void emit_head(struct forward *f, struct kern_view norm, const struct ker
         .in = at(f, f->x), .out = picked, .in_stride = c->n_embd, .out_stride = c->n_embd, .n = c->n_embd, .n_get = n_out, .rows = f->rows};
     emit_norm(f, -1, "output_norm", picked, c->n_embd, norm, hidden, c->n_embd, n_out);
     struct input in = {.x = hidden, .stride = c->n_embd, .n = c->n_embd, .n_rows = n_out};
-    emit_matmul(f, -1, "output", head, &in, at(f, f->logits), c->n_vocab, false);
+    if (kind == FORWARD_BEST)
+        emit_argmax(f, head, &in);
+    else
+        emit_matmul(f, -1, "output", head, &in, at(f, f->logits), c->n_vocab, false);
 }
 
 static void emit_tap(struct forward *f, int32_t layer)
@@ -305,7 +323,8 @@ static int check_batch(const struct forward *f, const struct kern_batch *b, int3
     return 0;
 }
 
-int forward_trunk(struct forward *f, const struct kern_batch *b, const int32_t *out_rows, int32_t n_out, int32_t tap_row, skua_error *err)
+int forward_trunk(struct forward *f, const struct kern_batch *b, const int32_t *out_rows, int32_t n_out, enum forward_out kind,
+                  int32_t tap_row, skua_error *err)
 {
     int rc = check_batch(f, b, n_out, err);
     if (rc)
@@ -321,18 +340,18 @@ int forward_trunk(struct forward *f, const struct kern_batch *b, const int32_t *
             emit_tap(f, i);
     }
     if (n_out)
-        emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out);
+        emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out, kind);
     return run(f, b, err);
 }
 
-int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, skua_error *err)
+int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum forward_out kind, skua_error *err)
 {
     struct kern_batch b = {.n_rows = 1}; /* no op of the head looks at the batch */
     int rc = check_batch(f, &b, n_out, err);
     if (rc)
         return rc;
     f->n_ops = 0;
-    emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out);
+    emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out, kind);
     return run(f, &b, err);
 }
 
@@ -358,7 +377,7 @@ int forward_mtp(struct forward *f, const struct kern_batch *b, const float *hidd
     emit_matmul(f, c->n_layer, "nextn_eh_proj", &m->eh_proj, &in, x, c->n_embd, false);
     emit_block(f, b, c->n_layer, &m->block, x);
     if (n_out)
-        emit_head(f, m->head_norm, &m->head, out_rows, n_out);
+        emit_head(f, m->head_norm, &m->head, out_rows, n_out, FORWARD_LOGITS);
     return run(f, b, err);
 }
 
@@ -366,6 +385,13 @@ void forward_read_logits(struct forward *f, int32_t i, float *dst)
 {
     size_t row = (size_t)f->c->n_vocab * sizeof(float);
     f->dev->ops->read(f->dev, at(f, f->logits + (size_t)i * row), dst, row);
+}
+
+struct kern_best forward_read_best(struct forward *f, int32_t i)
+{
+    struct kern_best best;
+    f->dev->ops->read(f->dev, at(f, f->best + (size_t)i * sizeof best), &best, sizeof best);
+    return best;
 }
 
 void forward_read_out_hidden(struct forward *f, int32_t i, float *dst)
@@ -445,9 +471,10 @@ static size_t act_bytes(const struct forward *f, enum kern_act kind, int32_t blo
     return bytes;
 }
 
-static int allocate(struct forward *f, skua_error *err)
+static int allocate(struct forward *f, const uint64_t *samplable, skua_error *err)
 {
     const struct model_config *c = f->c;
+    const size_t bitmap = ((size_t)c->n_vocab + 63) / 64 * sizeof *samplable;
     size_t row = (size_t)f->max_rows * sizeof(float), end = 0;
     f->x = take(&end, row * c->n_embd);
     f->h = take(&end, row * c->n_embd);
@@ -457,6 +484,9 @@ static int allocate(struct forward *f, skua_error *err)
     f->out_x = take(&end, FORWARD_MAX_OUT * (size_t)c->n_embd * sizeof(float));
     f->out_hidden = take(&end, FORWARD_MAX_OUT * (size_t)c->n_embd * sizeof(float));
     f->logits = take(&end, FORWARD_MAX_OUT * (size_t)c->n_vocab * sizeof(float));
+    f->samplable = take(&end, bitmap);
+    f->blocks = take(&end, FORWARD_MAX_OUT * (size_t)argmax_blocks(c) * sizeof(struct kern_best));
+    f->best = take(&end, FORWARD_MAX_OUT * sizeof(struct kern_best));
     f->act[KERN_ACT_Q12_32] = take(&end, act_bytes(f, KERN_ACT_Q12_32, 32));
     f->act[KERN_ACT_Q12_256] = take(&end, act_bytes(f, KERN_ACT_Q12_256, 256));
     f->act[KERN_ACT_Q8_256] = take(&end, act_bytes(f, KERN_ACT_Q8_256, 256));
@@ -464,13 +494,14 @@ static int allocate(struct forward *f, skua_error *err)
     int rc = f->dev->ops->buf_alloc(f->dev, end, &f->buf, err);
     if (rc)
         return rc;
+    f->dev->ops->write(f->dev, at(f, f->samplable), samplable, bitmap);
     f->cap_ops = c->n_block * OPS_PER_BLOCK + OPS_EXTRA;
     f->ops = mem_alloc((size_t)f->cap_ops * sizeof *f->ops);
     return f->ops ? 0 : error_nomem(err, "op list", (size_t)f->cap_ops * sizeof *f->ops);
 }
 
 int forward_create(const struct model_config *c, const struct weights *w, struct dev *d, uint32_t kv_type, int32_t max_rows,
-                   struct forward **out, skua_error *err)
+                   const uint64_t *samplable, struct forward **out, skua_error *err)
 {
     *out = NULL;
     struct forward *f = mem_calloc(1, sizeof *f);
@@ -481,7 +512,7 @@ int forward_create(const struct model_config *c, const struct weights *w, struct
     f->dev = d;
     f->kv_type = kv_type;
     f->max_rows = max_rows;
-    int rc = allocate(f, err);
+    int rc = allocate(f, samplable, err);
     if (rc) {
         forward_free(f);
         return rc;

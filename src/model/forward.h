@@ -14,29 +14,34 @@ struct forward; /* opaque */
 /* Rows of logits that one call can produce. */
 #define FORWARD_MAX_OUT 32
 
-/* Workspace for passes of up to max_rows rows on device d; c, w and d must outlive it. */
+/* What the head makes of a row: its logits, or only the best of the samplable ones. */
+enum forward_out { FORWARD_LOGITS, FORWARD_BEST };
+
+/* Workspace for passes of up to max_rows rows on device d; c, w and d must outlive it. samplable: bitmap of the tokens among which
+   FORWARD_BEST chooses, (n_vocab + 63) / 64 words, copied. */
 int  forward_create(const struct model_config *c, const struct weights *w, struct dev *d, uint32_t kv_type, int32_t max_rows,
-                    struct forward **out, skua_error *err);
+                    const uint64_t *samplable, struct forward **out, skua_error *err);
 void forward_free(struct forward *f); /* NULL allowed */
 size_t forward_bytes(const struct forward *f); /* workspace size */
 
 /* Run the trunk over the batch (n_rows <= max_rows; pages of every sequence reserved): KV and recurrent state advance by the
    batch's rows; the final residual stays in the workspace until the next call. n_out rows (indices out_rows, n_out <=
-   FORWARD_MAX_OUT) also go through output_norm and the head. tap_row >= 0: that row's residual after every layer is kept for
-   forward_read_tap. */
-int forward_trunk(struct forward *f, const struct kern_batch *batch, const int32_t *out_rows, int32_t n_out, int32_t tap_row,
-                  skua_error *err);
+   FORWARD_MAX_OUT) also go through output_norm and the head, which makes of them what kind says. tap_row >= 0: that row's
+   residual after every layer is kept for forward_read_tap. */
+int forward_trunk(struct forward *f, const struct kern_batch *batch, const int32_t *out_rows, int32_t n_out, enum forward_out kind,
+                  int32_t tap_row, skua_error *err);
 
 /* More rows of the last forward_trunk through the head: results replace those of the last call. */
-int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, skua_error *err);
+int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum forward_out kind, skua_error *err);
 
 /* Run the MTP block over rows (token x_{p+1}, hidden h_p): hidden is host memory [n_rows][n_embd], h after output_norm. The rows'
-   positions count in the MTP block's own cache (the sequences' pages). Logits as for forward_head. Needs weights.mtp.present. */
+   positions count in the MTP block's own cache (the sequences' pages). Logits as of forward_head. Needs weights.mtp.present. */
 int forward_mtp(struct forward *f, const struct kern_batch *batch, const float *hidden, const int32_t *out_rows, int32_t n_out,
                 skua_error *err);
 
 /* Copies of results of the last call; dst is host memory. */
 void forward_read_logits(struct forward *f, int32_t i, float *dst);      /* n_vocab floats of the i-th out row */
+struct kern_best forward_read_best(struct forward *f, int32_t i);        /* of the i-th out row */
 void forward_read_out_hidden(struct forward *f, int32_t i, float *dst);  /* n_embd: the i-th out row after output_norm */
 void forward_read_tap(struct forward *f, int32_t layer, float *dst);     /* n_embd */
 

@@ -30,6 +30,7 @@ static void test_matrices(void)
     /* rows of a product are its own, not the batch's */
     costs((struct kern_op){.code = KERN_MATMUL, .p.matmul = {.w = w, .n_rows = 1}}, 100 * 2 * 144, 0, 0, 51200);
     costs((struct kern_op){.code = KERN_MATMUL, .p.matmul = {.w = w, .n_rows = 7}}, 100 * 2 * 144, 0, 0, 7 * 51200);
+    costs((struct kern_op){.code = KERN_ARGMAX, .p.argmax.matmul = {.w = w, .n_rows = 2}}, 100 * 2 * 144, 0, 0, 2 * 51200);
     e.n_expert = 8;
     /* one row: the experts that it uses; more rows: all of them at most; a down projection has a row per pair */
     costs((struct kern_op){.code = KERN_MOE_MATMUL, .p.moe_matmul = {.w = e, .n_rows = 1, .n_used = 3}}, 3 * 28800, 0, 0, 3 * 51200);

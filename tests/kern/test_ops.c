@@ -381,8 +381,8 @@ static void attn_in_steps(const struct op_attn *attn, const struct kern_batch *b
     free(want_reference);
 }
 
-/* The last rows of sequences of different lengths in one batch, one or more of each. Every page behind the last position is missing, every row
-   behind it NaN. */
+/* The last rows of sequences of different lengths in one batch, one or more of each. Every page behind the last position is missing,
+   every row behind it NaN. */
 static void attn_case(uint32_t type, int32_t hd, int32_t heads_kv, int32_t per_kv, enum h_style style, enum h_style q_style,
                       const int32_t *lengths, int n_lengths)
 {

@@ -1,6 +1,8 @@
 /* The public interface: generation. Every way to end, what is delivered, what the session holds afterwards, seeds and limits. */
 #include "engine_model.h"
 
+#include <math.h>
+
 #define MAX_EVENTS 4096
 
 struct heard {
@@ -289,6 +291,67 @@ static void test_padding(void)
     skua_session_free(s);
 }
 
+/* Greedy answers come from the head's argmax; a bias of 0 changes nothing but makes the sampler look at all logits. */
+static void test_greedy_ways(void)
+{
+    static const char *const questions[] = {"Tell me a story about a small dog.", "What is 12 plus 7?", "Hi", "Name three colors.",
+                                            "Why is the sky blue?", "\xE4\xBD\xA0\xE5\xA5\xBD", "Repeat: a a a a a a a a"};
+    const skua_logit_bias none = {.id = 5, .bias = 0};
+    skua_result r;
+    skua_error err;
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+        char messages[256];
+        int32_t n_ids, *ids;
+        snprintf(messages, sizeof messages, "[{\"role\": \"user\", \"content\": \"%s\"}]", questions[i]);
+        ids = chat(messages, i % 2 ? NULL : "{\"enable_thinking\": false}", &n_ids);
+        skua_generate_params p = greedy();
+        p.max_tokens = 120;
+        skua_session *s = session_open(e, 0);
+        CHECK(generate(s, ids, n_ids, &p, &whole, &r, &err) == 0 && whole.n > 0, "%s", err.message);
+        skua_session_reset(s);
+        p.sampling.bias = &none;
+        p.sampling.n_bias = 1;
+        CHECK(generate(s, ids, n_ids, &p, &h, &r, &err) == 0, "%s", err.message);
+        CHECK(h.n == whole.n && memcmp(h.ids, whole.ids, (size_t)h.n * sizeof *h.ids) == 0 && !strcmp(h.text, whole.text),
+              "question %zu: '%s', with all logits '%s'", i, whole.text, h.text);
+        skua_session_free(s);
+        skua_free(ids);
+    }
+}
+
+/* A model whose logits are no numbers: the same refusal from the head's argmax and from the sampler. */
+static void test_bad_logits(const char *path)
+{
+    static const float bad[] = {NAN, INFINITY};
+    const skua_logit_bias none = {.id = 5, .bias = 0};
+    skua_engine *good = e;
+    for (int i = 0; i < 2; i++) {
+        struct edit_model m;
+        skua_result r;
+        skua_error direct, sampled;
+        edit_load(&m, path);
+        struct edit_tensor *norm = edit_find(&m, "output_norm.weight");
+        float *data = malloc(norm->size);
+        memcpy(data, norm->data, norm->size);
+        data[3] = bad[i];
+        edit_own(norm, data, norm->size);
+        e = model_open(edit_write(&m, "bad.gguf"), NULL);
+        edit_unload(&m);
+        skua_session *s = session_open(e, 0);
+        skua_generate_params p = greedy();
+        CHECK(generate(s, france, n_france, &p, &h, &r, &direct) == SKUA_ESTATE && h.n == 0, "%s", direct.message);
+        skua_session_reset(s);
+        p.sampling.bias = &none;
+        p.sampling.n_bias = 1;
+        CHECK(generate(s, france, n_france, &p, &h, &r, &sampled) == SKUA_ESTATE && h.n == 0, "%s", sampled.message);
+        CHECK(!strcmp(direct.message, sampled.message) && strstr(direct.message, "the logit of token"), "'%s', with all logits '%s'",
+              direct.message, sampled.message);
+        skua_session_free(s);
+        skua_engine_close(e);
+    }
+    e = good;
+}
+
 int main(void)
 {
     const char *model = support_model("tiny-q8_0.gguf");
@@ -304,6 +367,8 @@ int main(void)
     test_limits();
     test_seeds();
     test_padding();
+    test_greedy_ways();
+    test_bad_logits(model);
     CHECK(!strcmp(skua_finish_name(SKUA_FINISH_MAX_TOKENS), "token limit") && !strcmp(skua_finish_name((enum skua_finish)77), "unknown"),
           "names");
     skua_free(france);

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "base/mem.h"
+
 #define N_IDS 300
 
 static const char *model;
@@ -50,6 +52,8 @@ static void test_open(void)
     CHECK(refused(model, &p, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "-1 threads"), "-1 threads");
     p.n_threads = 257;
     CHECK(refused(model, &p, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "257 threads"), "257 threads");
+    p = (skua_engine_params){.n_threads_prefill = 300};
+    CHECK(refused(model, &p, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "300 threads for prompts"), "300 threads for prompts");
     p = (skua_engine_params){.max_rows = -3};
     CHECK(refused(model, &p, &err) == SKUA_EARG && SAYS(&err, SKUA_EARG, "-3 rows"), "-3 rows");
     p = (skua_engine_params){.max_rows = 8193};
@@ -204,6 +208,67 @@ static void test_many(skua_engine *e, size_t row)
     free(alone);
 }
 
+/* The greedy choice without the logits: beside feeds with other wishes, it is the largest of the logits that are samplable; the first
+   of equal ones. More of them than one pass of the head takes. */
+static void test_argmax(skua_engine *e, size_t row)
+{
+    enum { N = 40 };
+    static skua_session *s[N];
+    static skua_feed feeds[N];
+    skua_error err = {0};
+    float *logits = malloc(row * sizeof *logits), *all = malloc(4 * row * sizeof *all);
+    for (int i = 0; i < N; i++) {
+        s[i] = session_open(e, 8);
+        feeds[i] = (skua_feed){.session = s[i], .ids = ids + i, .n_ids = 1 + i % 4, .want = SKUA_LOGITS_ARGMAX, .best_id = -7};
+    }
+    feeds[3].want = SKUA_LOGITS_ALL;
+    feeds[3].logits = all;
+    feeds[17].want = SKUA_LOGITS_NONE;
+    CHECK(skua_eval(e, feeds, N, NULL, NULL, &err) == 0, "%s", err.message);
+    CHECK(feeds[3].best_id == -7 && feeds[17].best_id == -7, "feeds that did not ask");
+    for (int i = 0; i < N; i++) {
+        skua_session_reset(s[i]);
+        CHECK(eval(s[i], e, ids + i, 1 + i % 4, SKUA_LOGITS_LAST, logits, NULL, &err) == 0, "%s", err.message);
+        int32_t best = -1;
+        size_t n;
+        for (int32_t id = 0; id < (int32_t)row; id++)
+            if ((best < 0 || logits[id] > logits[best]) && (skua_token_bytes(e, id, true, &n), n > 0))
+                best = id;
+        if (i == 3)
+            CHECK(memcmp(all + 3 * row, logits, row * sizeof *logits) == 0, "logits beside");
+        else if (i != 17)
+            CHECK(feeds[i].best_id == best && feeds[i].best_logit == logits[best], "feed %d: token %d, wanted %d", i, feeds[i].best_id,
+                  best);
+        skua_session_free(s[i]);
+    }
+    free(logits);
+    free(all);
+}
+
+/* A step that needs no new page allocates nothing, whatever is wanted of it and however many threads there are. */
+static void test_no_allocation(size_t row)
+{
+    float *logits = malloc(row * sizeof *logits);
+    for (int threads = 1; threads <= 3; threads++) {
+        skua_engine *e = model_open(model, &(skua_engine_params){.n_threads = threads, .n_threads_prefill = 2});
+        skua_session *s = session_open(e, 0);
+        skua_error err = {0};
+        CHECK(eval(s, e, ids, 20, SKUA_LOGITS_LAST, logits, NULL, &err) == 0, "%s", err.message);
+        CHECK(eval(s, e, ids, 1, SKUA_LOGITS_LAST, logits, NULL, &err) == 0, "%s", err.message);
+        const size_t live = mem_live_blocks();
+        fault_set_alloc(1000000, true); /* counts */
+        for (int i = 0; i < 50; i++)
+            CHECK(eval(s, e, ids + i, 1, i % 2 ? SKUA_LOGITS_LAST : SKUA_LOGITS_ARGMAX, logits, NULL, &err) == 0, "%s", err.message);
+        CHECK(eval(s, e, ids, 30, SKUA_LOGITS_LAST, logits, NULL, &err) == 0, "%s", err.message);
+        CHECK(fault_alloc_count() == 0 && mem_live_blocks() == live, "%d threads: %d allocations in 51 steps", threads,
+              (int)fault_alloc_count());
+        fault_set_alloc(0, false);
+        skua_session_free(s);
+        skua_engine_close(e);
+    }
+    free(logits);
+}
+
 /* More sessions than one pass takes (64), each with one token. */
 static void test_hundred(skua_engine *e, size_t row)
 {
@@ -309,6 +374,8 @@ int main(void)
     test_cancel_and_reset(e, want, row);
     test_many(e, row);
     test_hundred(e, row);
+    test_argmax(e, row);
+    test_no_allocation(row);
     test_pages(e);
     skua_engine_close(e);
     free(want);

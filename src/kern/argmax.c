@@ -1,0 +1,72 @@
+/* ARGMAX and ARGMAX_MERGE; see kern.h. The products are those of MATMUL; the comparisons are a few hundred per block of columns. */
+#include "kern/argmax.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "kern/ref/kern_ref.h"
+#include "quant/type.h"
+
+/* The better of a and b, whose columns lie behind a's. */
+static struct kern_best better(struct kern_best a, struct kern_best b)
+{
+    if (!(a.value <= FLT_MAX) || b.value <= a.value)
+        return a;
+    return b;
+}
+
+static struct kern_best best_of(const float *values, const uint64_t *allow, int64_t first, int64_t n)
+{
+    struct kern_best best = {-INFINITY, -1};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t o = first + i;
+        if (!allow || (allow[o / 64] >> (o % 64) & 1))
+            best = better(best, (struct kern_best){values[i], (int32_t)o});
+    }
+    return best;
+}
+
+void kern_argmax_with(kern_matmul_fn *matmul, const struct op_argmax *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    _Alignas(64) float values[KERN_ARGMAX_ROWS * KERN_ARGMAX_COLUMNS];
+    struct kern_buf buf = {values, sizeof values};
+    const struct op_matmul *m = &op->matmul;
+    const uint64_t *allow = op->allow.buf ? kern_ptr(op->allow) : NULL;
+    const size_t weight_row = qtype_row_bytes(m->w.type, (uint64_t)m->w.n_in);
+    struct kern_best *blocks = kern_ptr(op->blocks);
+    for (int64_t u = begin; u < end; u++) {
+        const int64_t first = u * KERN_ARGMAX_COLUMNS, left = m->w.n_out - first;
+        const int32_t n = left < KERN_ARGMAX_COLUMNS ? (int32_t)left : KERN_ARGMAX_COLUMNS;
+        struct op_matmul block = *m;
+        block.w.data.offset += weight_row * (size_t)first;
+        block.w.n_out = n;
+        block.y = (struct kern_view){&buf, 0};
+        block.y_stride = KERN_ARGMAX_COLUMNS;
+        block.accumulate = false;
+        matmul(&block, batch, 0, n);
+        for (int32_t r = 0; r < m->n_rows; r++)
+            blocks[u * m->n_rows + r] = best_of(values + r * KERN_ARGMAX_COLUMNS, allow, first, n);
+    }
+}
+
+void kern_argmax_scalar(const struct op_argmax *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    kern_argmax_with(kern_matmul_scalar, op, batch, begin, end);
+}
+
+void kern_argmax_refd(const struct op_argmax *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    kern_argmax_with(kern_matmul_refd, op, batch, begin, end);
+}
+
+void kern_argmax_merge_scalar(const struct op_argmax_merge *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    (void)batch;
+    const struct kern_best *blocks = kern_ptr(op->blocks);
+    for (int64_t r = begin; r < end; r++) {
+        struct kern_best best = {-INFINITY, -1};
+        for (int64_t b = 0; b < op->n_blocks; b++)
+            best = better(best, blocks[b * op->n_rows + r]);
+        ((struct kern_best *)kern_ptr(op->best))[r] = best;
+    }
+}
