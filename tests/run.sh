@@ -99,10 +99,13 @@ programs() { # configuration, prefix of the command, kinds...
         done
     done
 }
-scripts() { # configuration
-    # The search for leaks takes most of a sanitized program's time; tests/fault looks for leaks of whole commands.
-    for script in tests/e2e/*.sh; do
-        add "$1" "e2e/$(basename "$script" .sh)" "ASAN_OPTIONS=detect_leaks=0 SKUA=${folder[$1]}/skua bash $script"
+scripts() { # configuration, names of scripts (none: all)
+    local c=$1 script
+    shift
+    [ $# -gt 0 ] || set -- $(basename -s .sh tests/e2e/*.sh)
+    for script; do
+        # The search for leaks takes most of a sanitized program's time; tests/fault looks for leaks of whole commands.
+        add "$c" "e2e/$script" "ASAN_OPTIONS=detect_leaks=0 SKUA=${folder[$c]}/skua bash tests/e2e/$script.sh"
     done
 }
 
@@ -116,7 +119,8 @@ else
     programs san SKUA_TEST_QUICK=1 model golden
     programs gcc "" model golden
     programs san "" fault kern
-    scripts san
+    # The commands that turn files into files run sanitized in tests/fault, and readers of files in tests/unit and tests/fuzz.
+    scripts san chat cli logits run tokenize
     programs arm64 qemu-aarch64 kern
     programs gcc "" fault kern
     scripts gcc
