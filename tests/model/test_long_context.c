@@ -20,7 +20,7 @@ static float *logits_of(int threads, size_t *bytes)
 {
     skua_engine_params p = {.n_threads = threads};
     skua_engine *e;
-    skua_session *s;
+    skua_session *s = NULL;
     skua_error err = {0};
     if (!CHECK(!skua_engine_open(model, &p, &e, &err), "%s", err.message))
         exit(1);
