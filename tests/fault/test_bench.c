@@ -109,7 +109,7 @@ int main(void)
         ids[i] = (i * 7919 + 13) % 8000;
     struct where w = {.model = model};
     make_reference(&w);
-    sweep("there and back", there_and_back, &w, 60);
+    sweep("there and back", there_and_back, &w, 30);
     free(w.want);
     struct fault_command commands[] = {
         {.run = cmd_bench,
@@ -118,11 +118,11 @@ int main(void)
                   json, "--plot", svg},
          .results = {csv, json, svg},
          .varies = true,
-         .max_points = 80},
+         .max_points = 30},
         {.run = cmd_run,
          .args = {"run", "-m", model, "-q", "--temp", "0", "-t", "2", "-n", "2", "--raw", "--profile", "Once"},
          .streams = true,
-         .max_points = 20},
+         .max_points = 10},
     };
     fault_commands_sweep(commands, sizeof commands / sizeof *commands);
     return support_finish("test_bench");
