@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,7 +17,7 @@
 
 static int io_error(skua_error *err, const char *path, const char *what)
 {
-    return error_set(err, SKUA_EIO, "%s: cannot %s: %s", path, what, strerror(errno));
+    return error_set(err, SKUA_EIO, "%s: cannot %s: %s", *path ? path : "''", what, strerror(errno));
 }
 
 static int open_retry(const char *path, int flags, mode_t mode)
@@ -117,9 +119,43 @@ done:
     return rc;
 }
 
+bool file_is_same(const char *a, const char *b)
+{
+    struct stat sa, sb;
+    return stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+/* Where the file is to be that path names: path itself, or what a symbolic link leads to, in target. A rename would put a file in the
+   place of whatever is there, of /dev/null too, so that only a regular file may be. */
+static int find_target(const char **path, char target[PATH_MAX], skua_error *err)
+{
+    struct stat st;
+    if (!**path)
+        return error_set(err, SKUA_EIO, "the name of the output is empty; expected a file name");
+    if (fault_io())
+        return io_error(err, *path, "look it up");
+    if (lstat(*path, &st) != 0)
+        return 0; /* there is nothing, or creating the file will tell */
+    bool is_link = S_ISLNK(st.st_mode);
+    if (is_link && stat(*path, &st) != 0)
+        return io_error(err, *path, "follow the symbolic link");
+    if (S_ISDIR(st.st_mode))
+        return error_set(err, SKUA_EIO, "%s: is a folder; expected a name for the output", *path);
+    if (!S_ISREG(st.st_mode))
+        return error_set(err, SKUA_EIO, "%s: is not a regular file; expected a name for the output", *path);
+    if (is_link && !realpath(*path, target))
+        return io_error(err, *path, "follow the symbolic link");
+    *path = is_link ? target : *path;
+    return 0;
+}
+
 int file_writer_open(struct file_writer *w, const char *path, skua_error *err)
 {
+    char target[PATH_MAX];
     *w = (struct file_writer){.fd = -1};
+    int rc = find_target(&path, target, err);
+    if (rc)
+        return rc;
     size_t n = strlen(path) + 32;
     w->path = mem_strdup(path);
     w->temp_path = mem_alloc(n);
@@ -133,7 +169,7 @@ int file_writer_open(struct file_writer *w, const char *path, skua_error *err)
     snprintf(w->temp_path, n, "%s.tmp.%ld", path, (long)getpid());
     w->fd = open_retry(w->temp_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (w->fd < 0) {
-        int rc = io_error(err, w->temp_path, "create");
+        rc = io_error(err, w->temp_path, "create");
         file_writer_abort(w);
         return rc;
     }

@@ -22,8 +22,12 @@ void file_map_close(struct file_map *m); /* zeroed maps allowed */
    At most max_bytes, else SKUA_ELIMIT. */
 int file_read_all(const char *path, size_t max_bytes, char **data, size_t *size, skua_error *err);
 
+/* Do both paths lead to one file that is there? */
+bool file_is_same(const char *a, const char *b);
+
 /* Writing: bytes go to PATH.tmp.<pid>; file_writer_commit flushes, syncs and renames onto PATH; file_writer_abort (also
-   after any failed call) removes the temporary file. A failure names the path and the reason (disk full included). */
+   after any failed call) removes the temporary file. A failure names the path and the reason (disk full included). A symbolic
+   link stays and the file that it leads to is replaced. Folders, devices, pipes and sockets never are: SKUA_EIO. */
 struct file_writer {
     int fd;              /* -1 when closed */
     char *path, *temp_path;

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "base/error.h"
@@ -63,15 +62,10 @@ struct work {
 /* What a write at the end would fail for should not cost hours first. */
 static int check_output(const struct work *w, skua_error *err)
 {
-    struct stat out, text;
     struct file_writer f;
     const char *path = w->opt.out;
-    if (stat(path, &out) == 0) {
-        if (S_ISDIR(out.st_mode))
-            return error_set(err, SKUA_EIO, "%s: is a folder; expected a name for the output", path);
-        if (stat(w->opt.text.file, &text) == 0 && text.st_dev == out.st_dev && text.st_ino == out.st_ino)
-            return error_set(err, SKUA_EARG, "%s: is the text; expected another name for the output", path);
-    }
+    if (file_is_same(path, w->opt.text.file))
+        return error_set(err, SKUA_EARG, "%s: is the text; expected another name for the output", path);
     int rc = stream_check_output(w->engine->gguf, path, err);
     if (!rc)
         rc = file_writer_open(&f, path, err);

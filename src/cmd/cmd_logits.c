@@ -13,6 +13,7 @@
 #include "cmd/cmd.h"
 #include "cmd/cmd_engine.h"
 #include "cmd/opts.h"
+#include "convert/stream.h"
 #include "engine/engine.h"
 #include "sample/logprob.h"
 #include "tok/tokenizer.h"
@@ -380,6 +381,8 @@ static int output(struct work *w, skua_error *err)
 static int work(struct work *w, skua_error *err)
 {
     int rc = engine_open(&w->opt.engine, "logits", &w->engine, err);
+    if (!rc && w->opt.dump)
+        rc = stream_check_output(w->engine->gguf, w->opt.dump, err);
     if (!rc)
         rc = read_tokens(w, err);
     if (!rc && !w->ids.n)

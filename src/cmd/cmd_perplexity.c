@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cmd/cmd.h"
@@ -14,6 +15,7 @@
 #include "cmd/opts.h"
 #include "cmd/term.h"
 #include "cmd/text_chunks.h"
+#include "convert/stream.h"
 #include "engine/engine.h"
 #include "engine/score_base.h"
 #include "sample/logprob.h"
@@ -100,6 +102,17 @@ static int open_base(struct work *w, skua_error *err)
     if (rc)
         error_prefix(err, "base %s", w->opt.kl_base);
     return rc;
+}
+
+/* Saved predictions must not replace what they are made of. */
+static int check_output(const struct work *w, skua_error *err)
+{
+    const char *path = w->opt.save_base;
+    const char *what = file_is_same(path, w->opt.text.file) ? "the text" : w->opt.kl_base && file_is_same(path, w->opt.kl_base)
+                       ? "the base of --kl-base" : NULL;
+    if (what)
+        return error_set(err, SKUA_EARG, "%s: is %s; expected another name for the output", path, what);
+    return stream_check_output(w->engine->gguf, path, err);
 }
 
 /* ---- evaluation ---- */
@@ -316,6 +329,8 @@ static int print(struct work *w, skua_error *err)
 static int work(struct work *w, skua_error *err)
 {
     int rc = engine_open(&w->opt.engine, COMMAND, &w->engine, err);
+    if (!rc && w->opt.save_base)
+        rc = check_output(w, err);
     if (!rc)
         rc = text_chunks_read(&w->text, w->engine, &w->opt.text, COMMAND, err);
     if (rc)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "cmd/cmd.h"
@@ -174,6 +175,8 @@ static int quantize(const struct options *o, skua_error *err)
     struct requantize_options ro = {.recipe = o->recipe, .overrides = &o->overrides, .imatrix_path = o->imatrix, .pure = o->pure,
                                     .allow_requantize = o->allow_requantize, .measure = o->rmse && !o->dry_run};
     int rc = select_tier(&ro.tier, err);
+    if (!rc && o->imatrix && file_is_same(o->out, o->imatrix))
+        rc = error_set(err, SKUA_EARG, "%s: is the importance matrix; expected another name for the output", o->out);
     if (!rc && o->imatrix)
         rc = imatrix_open(&imatrix, o->imatrix, err);
     ro.imatrix = imatrix;

@@ -49,6 +49,8 @@ static int check_options(const struct options *o, skua_error *err)
         return error_set(err, SKUA_EARG, "--max-size and --max-tensors are for 'split'");
     if (strcmp(o->action, "split") == 0 && !limits)
         return error_set(err, SKUA_EARG, "split needs --max-size SIZE or --max-tensors N");
+    if (strcmp(o->action, "split") == 0 && !*o->out)
+        return error_set(err, SKUA_EARG, "PREFIX is empty, expected the beginning of the names of the parts");
     if (strcmp(o->action, "list") != 0 && o->json)
         return error_set(err, SKUA_EARG, "--json is for 'list'");
     return 0;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "convert/hf_exp.h"
 #include "convert/hf_tokenizer.h"
@@ -300,19 +301,27 @@ static int check_folder(const char *path, skua_error *err)
     if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
         return error_set(err, SKUA_EARG, "%s: is not a folder; expected that of a checkpoint", path);
     if (access(path, F_OK) != 0)
-        return error_set(err, SKUA_EIO, "%s: there is no such folder", path);
+        return error_set(err, SKUA_EIO, "%s: there is no such folder", *path ? path : "''");
     return 0;
 }
 
 /* The file to write must not be one that is being read. */
 static int check_output(const struct job *j)
 {
-    struct stat out, in;
-    if (stat(j->o->output, &out) != 0)
-        return 0; /* a new file */
+    static const char *const names[] = {"config.json", "hf_quant_config.json", "generation_config.json", "tokenizer.json",
+                                        "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
+                                        "model.safetensors.index.json"};
+    const char *const dirs[] = {j->o->checkpoint, j->o->tokenizer};
+    bool same = false;
+    char path[PATH_MAX];
     for (uint32_t i = 0; i < safetensors_files(j->source.st); i++)
-        if (stat(safetensors_path(j->source.st, i), &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-            return error_set(j->err, SKUA_EARG, "%s: is a file of the checkpoint; expected another name for the output", j->o->output);
+        same |= file_is_same(j->o->output, safetensors_path(j->source.st, i));
+    for (size_t d = 0; d < 2 && dirs[d]; d++)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (snprintf(path, sizeof path, "%s/%s", dirs[d], names[i]) < (int)sizeof path)
+                same |= file_is_same(j->o->output, path);
+    if (same)
+        return error_set(j->err, SKUA_EARG, "%s: is a file of the checkpoint; expected another name for the output", j->o->output);
     return 0;
 }
 

@@ -3,8 +3,9 @@
 
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/file.h"
 
 #define PIECE_BYTES ((size_t)8 << 20)
 
@@ -62,11 +63,8 @@ int stream_copy(struct gguf_writer *w, const struct gguf_tensor *t, struct strea
 
 int stream_check_output(const struct gguf *g, const char *path, skua_error *err)
 {
-    struct stat out, in;
-    if (stat(path, &out) != 0)
-        return 0; /* a new file */
     for (uint32_t i = 0; i < gguf_shard_count(g); i++)
-        if (stat(gguf_shard_path(g, i), &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+        if (file_is_same(path, gguf_shard_path(g, i)))
             return error_set(err, SKUA_EARG, "%s: is the input; expected another name for the output", path);
     return 0;
 }

@@ -345,6 +345,35 @@ static void test_write(void)
           rc, e.message);
 }
 
+/* Whatever is no regular file stays what it is; a link stays and its file is replaced. */
+static void test_write_targets(void)
+{
+    const char *path = support_temp("target"), *link = support_temp("link"), *loop = support_temp("loop"), *fifo = support_temp("out-fifo");
+    const char *folder = support_temp("folder"), *fifo_link = support_temp("link-to-fifo"), *gone = support_temp("gone");
+    struct stat st;
+    skua_error e = {0};
+    put(path, "old", 3);
+    if (symlink(path, link) || symlink(loop, loop) || mkfifo(fifo, 0600) || mkdir(folder, 0700) || symlink(fifo, fifo_link) ||
+        symlink(support_temp("nothing-here"), gone))
+        abort();
+    static const char not_regular[] = "is not a regular file; expected a name for the output";
+    const struct {
+        const char *path, *why;
+    } refused[] = {{fifo, not_regular}, {fifo_link, not_regular}, {folder, "is a folder; expected a name for the output"},
+                   {loop, "cannot follow the symbolic link: Too many levels"}, {gone, "cannot follow the symbolic link: No such file"}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        CHECK(write_pieces(refused[i].path, 10, &e) == SKUA_EIO && told(&e, SKUA_EIO, refused[i].path, refused[i].why), "%s", e.message);
+    CHECK(write_pieces("", 10, &e) == SKUA_EIO && strstr(e.message, "the name of the output is empty"), "%s", e.message);
+    CHECK(lstat(fifo, &st) == 0 && S_ISFIFO(st.st_mode) && lstat(loop, &st) == 0 && S_ISLNK(st.st_mode), "they are what they were");
+    CHECK(write_pieces(link, 1000, &e) == 0 && holds(path, pattern, 1000) && lstat(link, &st) == 0 && S_ISLNK(st.st_mode), "%s", e.message);
+    CHECK(file_is_same(path, link) && file_is_same(link, path) && !file_is_same(path, fifo) && !file_is_same(path, gone) &&
+          !file_is_same(gone, gone), "same files");
+    fault_set_io(1, true);
+    int rc = write_pieces(link, 10, &e);
+    fault_set_io(0, false);
+    CHECK(rc == SKUA_EIO && told(&e, SKUA_EIO, link, "cannot look it up: Input/output error"), "%s", e.message);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof pattern; i++)
@@ -355,5 +384,6 @@ int main(void)
     test_read();
     test_slow_pipe();
     test_write();
+    test_write_targets();
     return support_finish("test_base_file");
 }
