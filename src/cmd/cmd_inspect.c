@@ -189,6 +189,9 @@ static int parse(int argc, char **argv, struct arguments *a, skua_error *err)
     bool files = a->container || a->verify;
     if (a->container && a->verify)
         return error_set(err, SKUA_EARG, "--container and --verify exclude each other");
+    if (files && (a->inspect.n_ctx || a->inspect.kv_type || a->inspect.all || (a->container && a->inspect.json)))
+        return error_set(err, SKUA_EARG, "--ctx, --kv-type, --all%s do not go with --%s", a->container ? " and --json" : "",
+                         a->verify ? "verify" : "container");
     if (files && (a->model || n == 0))
         return error_set(err, SKUA_EARG, "--%s needs one or more files as arguments", a->verify ? "verify" : "container");
     if (!files && n + (a->model ? 1 : 0) > 1)

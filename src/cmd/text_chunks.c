@@ -33,7 +33,7 @@ int text_chunks_read(struct text_chunks *t, const skua_engine *e, const struct t
     const char *slash = strrchr(o->file, '/');
     char *text;
     size_t n;
-    *t = (struct text_chunks){.name = slash ? slash + 1 : o->file};
+    *t = (struct text_chunks){.name = slash ? slash + 1 : strcmp(o->file, "-") == 0 ? "standard input" : o->file};
     int rc = file_read_all(o->file, TOKENIZER_MAX_TEXT, &text, &n, err);
     if (rc)
         return rc;

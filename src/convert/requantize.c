@@ -272,16 +272,31 @@ static int plan_items(struct requantize *r, skua_error *err)
     return 0;
 }
 
-/* An importance matrix that knows not one tensor of the file is of another model. */
+/* Does the file have the block that a tensor of this name belongs to? Every block has a norm of its input. */
+static bool has_block_of(const struct gguf *g, const char *name)
+{
+    char norm[64];
+    const char *dot = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
+    return dot && snprintf(norm, sizeof norm, "%.*s.attn_norm.weight", (int)(dot - name), name) < (int)sizeof norm &&
+           gguf_find_tensor(g, norm);
+}
+
+/* An importance matrix is of another model when it knows no tensor of the file, or a matrix that a block of the file does not have.
+   Blocks that the file lacks are none: an MTP block may have been left out. */
 static int check_imatrix(const struct requantize *r, skua_error *err)
 {
     const struct imatrix *m = r->options.imatrix;
-    for (uint32_t i = 0; m && i < imatrix_count(m); i++)
-        if (gguf_find_tensor(r->g, imatrix_at(m, i)->name))
-            return 0;
-    return m ? error_set(err, SKUA_EFORMAT, "%s: none of its %u entries is of a tensor of the model: it was made with another model",
-                         r->options.imatrix_path, imatrix_count(m))
-             : 0;
+    uint32_t known = 0, n = m ? imatrix_count(m) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name = imatrix_at(m, i)->name;
+        if (gguf_find_tensor(r->g, name))
+            known++;
+        else if (has_block_of(r->g, name))
+            return error_set(err, SKUA_EFORMAT, "%s: entry '%s' is of a tensor that the model does not have: it was made with another "
+                             "model", r->options.imatrix_path, name);
+    }
+    return known || !n ? 0 : error_set(err, SKUA_EFORMAT, "%s: none of its %u entries is of a tensor of the model: it was made with "
+                                       "another model", r->options.imatrix_path, n);
 }
 
 /* ---- the header ---- */

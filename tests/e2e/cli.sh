@@ -3,7 +3,8 @@
 # written, closed streams, too little memory. See lib.bash.
 . tests/e2e/lib.bash
 
-commands="run inspect tokenize logits"
+model_commands="run inspect tokenize logits imatrix perplexity" # with -m
+commands="$model_commands convert quantize shards"
 
 # ---- help ----
 
@@ -24,6 +25,7 @@ for c in $commands; do
         check "$c $help" '[ $status -eq 0 ] && [ ! -s "$WORK/err" ] && grep -q "^usage: skua $c" "$WORK/out" && grep -qE "^example: skua $c " "$WORK/out"'
     done
     check "$c --help in 140 columns" '[ "$(wc -L <"$WORK/out")" -le 140 ]'
+    case $c in convert|quantize|imatrix|perplexity|shards) continue ;; esac # their examples name files that are not here
     # what the help shows as an example works
     grep -E "^(example:|        ) *skua $c" "$WORK/out" | sed 's/^example: *//; s/^ *//' >"$WORK/examples"
     while read -r line; do
@@ -42,6 +44,8 @@ refused "a command with control characters" 2 "unknown command 'a.x1B.m.n'" $'a\
 for c in $commands; do
     refused "$c --nonsense" 2 "unknown option --nonsense .see skua $c --help." $c --nonsense
     refused "$c -Z" 2 "unknown option -Z" $c -Z
+done
+for c in $model_commands; do
     refused "$c -m without a value" 2 "option -m needs a value" $c -m
     refused "$c --model without a value" 2 "option --model needs a value" $c --model
 done
@@ -96,6 +100,12 @@ both an argument and --file|tokenize -f x a
 --kv-type is 'F64', expected F16, F32, BF16 or Q8_0|inspect --kv-type F64
 more than one model|inspect a b
 --container needs|inspect --container
+-f is missing|perplexity
+-f is missing|imatrix out.gguf
+OUT.gguf is missing|imatrix -f x
+expected a checkpoint's folder and the name|convert
+0 arguments, expected three|quantize
+nothing to do, expected list, split or merge|shards
 CASES
 refused "an unknown cache type" 1 "KV cache type 'F64' is not supported; supported: F16, F32, BF16, Q8_0" run --kv-type F64 x
 refused "17 stop strings" 2 "--stop more than 16 times" run $(printf -- '--stop x%d ' $(seq 17)) x
@@ -121,7 +131,7 @@ PY
 name=$'control\x1b[31m\n\xff.gguf'
 head -c 400000 "$MODEL" >"$WORK/$name"
 while IFS='|' read -r file pattern; do
-    for c in "run x" "run --raw x" "tokenize x" "logits --ids 1"; do
+    for c in "run x" "run --raw x" "tokenize x" "logits --ids 1" "perplexity -f README.md" "imatrix -f README.md $WORK/a.dat"; do
         [ "$file" = arch.gguf ] || [ "$file" = tensor.gguf ] && [ "$c" = "tokenize x" ] && continue # needs the vocabulary only
         refused "$c with $file" 1 "$file: $pattern" $c -m "$WORK/$file"
     done
@@ -207,6 +217,12 @@ run --help
 tokenize --help
 logits --help
 inspect --help
+convert --help
+quantize --help
+imatrix --help
+perplexity --help
+shards --help
+shards list models/tiny-q8_0.gguf
 --help
 --version
 CASES

@@ -605,6 +605,11 @@ sorted(t["name"] for t in d["tensors"] if t["problem"]) == ["blk.2.ffn_down.weig
 EOF
 refused "verify: no file" 2 "verify needs" --verify
 refused "verify and container" 2 "exclude each other" --verify --container "$dense"
+for options in "--ctx 5" "--kv-type F16" --all; do
+    refused "verify and $options" 2 "do not go with --verify" --verify $options "$dense"
+    refused "container and $options" 2 "do not go with --container" --container $options "$dense"
+done
+refused "container and JSON" 2 "and --json do not go with --container" --container --json "$dense"
 refused "verify: missing file" 1 "cannot open" --verify "$WORK/none.gguf"
 
 # truncated and corrupted copies

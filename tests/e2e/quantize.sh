@@ -138,6 +138,10 @@ refused "no weights" 1 "which needs importance weights, and there is no importan
 refused "not enough weights" 1 "the importance matrix has none for it" quantize --allow-requantize -i short.dat "$moe" a.gguf IQ2_XXS
 refused "weights of another shape" 1 "other.dat: .*'blk.0.[a-z_]*.weight' has 100 columns" quantize --allow-requantize -i other.dat "$moe" a.gguf Q4_K_M
 refused "weights of another model" 1 "foreign.dat: none of its 1 entries is of a tensor of the model" quantize --allow-requantize -i foreign.dat "$moe" a.gguf Q4_K_M
+seq 200 >numbers
+run imatrix -m "$MODEL" -f numbers --chunk-size 64 --chunks 1 dense.dat
+refused "weights of a dense model" 1 "dense.dat: entry 'blk.0.ffn_gate.weight' is of a tensor that the model does not have: it was made with another model" \
+    quantize --allow-requantize -i dense.dat "$moe" a.gguf Q4_K_M
 refused "no weights file" 1 "nowhere.dat: cannot open" quantize --allow-requantize -i nowhere.dat "$moe" a.gguf Q4_K_M
 SKUA_CPU=abacus refused "CPU tier" 1 "SKUA_CPU is 'abacus'" quantize "$moe" a.gguf COPY
 cp "$moe" same.gguf
