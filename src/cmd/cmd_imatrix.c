@@ -202,29 +202,26 @@ static int work(struct work *w, skua_error *err)
 /* 0, 1 (help was printed), or an error. */
 static int parse(int argc, char **argv, struct options *o, skua_error *err)
 {
-    enum { CHUNK_SIZE = 256, CHUNKS, SPECIAL, OUTPUT, SAVE_EVERY, RESUME };
+    enum { OUTPUT = 256, SAVE_EVERY, RESUME };
     static const struct option longs[] = {
-        {"model", required_argument, NULL, 'm'}, {"file", required_argument, NULL, 'f'}, {"threads", required_argument, NULL, 't'},
-        {"chunk-size", required_argument, NULL, CHUNK_SIZE}, {"chunks", required_argument, NULL, CHUNKS},
-        {"special", no_argument, NULL, SPECIAL}, {"output-weight", no_argument, NULL, OUTPUT},
+        TEXT_LONGS, {"model", required_argument, NULL, 'm'}, {"threads", required_argument, NULL, 't'},
+        {"output-weight", no_argument, NULL, OUTPUT},
         {"save-every", required_argument, NULL, SAVE_EVERY}, {"resume", no_argument, NULL, RESUME},
         {"kv-type", required_argument, NULL, ENGINE_OPT_KV_TYPE}, {"precision", required_argument, NULL, ENGINE_OPT_PRECISION},
         {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
     };
     int c, rc = 0;
     opts_begin();
-    while (!rc && (c = opts_next(COMMAND, argc, argv, "m:f:t:h", longs, err)) != OPTS_END) {
+    while (!rc && (c = opts_next(COMMAND, argc, argv, TEXT_SHORTS "m:t:h", longs, err)) != OPTS_END) {
         switch (c) {
-        case 'f': o->text.file = optarg; break;
-        case CHUNK_SIZE: rc = opt_i64("--chunk-size", optarg, 2, TEXT_MAX_CHUNK, &o->text.chunk_size, err); break;
-        case CHUNKS: rc = opt_i64("--chunks", optarg, 1, INT32_MAX, &o->text.max_chunks, err); break;
-        case SPECIAL: o->text.special = true; break;
         case OUTPUT: o->output = true; break;
         case SAVE_EVERY: rc = opt_i64("--save-every", optarg, 0, INT32_MAX, &o->save_every, err); break;
         case RESUME: o->resume = true; break;
         case 'h': fputs(help, stdout); return 1;
         default:
-            rc = c == OPTS_BAD ? SKUA_EARG : engine_option(&o->engine, c, optarg, err);
+            rc = c == OPTS_BAD ? SKUA_EARG : text_option(&o->text, c, optarg, err);
+            if (!rc)
+                rc = engine_option(&o->engine, c, optarg, err);
             rc = rc > 0 ? 0 : rc;
         }
     }
@@ -240,7 +237,7 @@ static int parse(int argc, char **argv, struct options *o, skua_error *err)
 
 int cmd_imatrix(int argc, char **argv)
 {
-    struct work w = {.opt = {.text.chunk_size = 512, .save_every = 10}};
+    struct work w = {.opt = {.text = TEXT_DEFAULTS, .save_every = 10}};
     skua_error err = {0};
     int rc = parse(argc, argv, &w.opt, &err);
     if (rc > 0)

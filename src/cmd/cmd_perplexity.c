@@ -364,30 +364,27 @@ static int check_options(int argc, char **argv, struct options *o, skua_error *e
 /* 0, 1 (help was printed), or an error. */
 static int parse(int argc, char **argv, struct options *o, skua_error *err)
 {
-    enum { CHUNK_SIZE = 256, CHUNKS, SPECIAL, SCORE_FROM, SAVE_BASE, KL_BASE, JSON };
+    enum { SCORE_FROM = 256, SAVE_BASE, KL_BASE, JSON };
     static const struct option longs[] = {
-        {"model", required_argument, NULL, 'm'}, {"file", required_argument, NULL, 'f'}, {"threads", required_argument, NULL, 't'},
-        {"chunk-size", required_argument, NULL, CHUNK_SIZE}, {"chunks", required_argument, NULL, CHUNKS},
-        {"special", no_argument, NULL, SPECIAL}, {"score-from", required_argument, NULL, SCORE_FROM},
+        TEXT_LONGS, {"model", required_argument, NULL, 'm'}, {"threads", required_argument, NULL, 't'},
+        {"score-from", required_argument, NULL, SCORE_FROM},
         {"save-base", required_argument, NULL, SAVE_BASE}, {"kl-base", required_argument, NULL, KL_BASE}, {"json", no_argument, NULL, JSON},
         {"kv-type", required_argument, NULL, ENGINE_OPT_KV_TYPE}, {"precision", required_argument, NULL, ENGINE_OPT_PRECISION},
         {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
     };
     int c, rc = 0;
     opts_begin();
-    while (!rc && (c = opts_next(COMMAND, argc, argv, "m:f:t:h", longs, err)) != OPTS_END) {
+    while (!rc && (c = opts_next(COMMAND, argc, argv, TEXT_SHORTS "m:t:h", longs, err)) != OPTS_END) {
         switch (c) {
-        case 'f': o->text.file = optarg; break;
-        case CHUNK_SIZE: rc = opt_i64("--chunk-size", optarg, 2, TEXT_MAX_CHUNK, &o->text.chunk_size, err); break;
-        case CHUNKS: rc = opt_i64("--chunks", optarg, 1, INT32_MAX, &o->text.max_chunks, err); break;
-        case SPECIAL: o->text.special = true; break;
         case SCORE_FROM: rc = opt_i64("--score-from", optarg, 0, TEXT_MAX_CHUNK, &o->score_from, err); break;
         case SAVE_BASE: o->save_base = optarg; break;
         case KL_BASE: o->kl_base = optarg; break;
         case JSON: o->json = true; break;
         case 'h': fputs(help, stdout); return 1;
         default:
-            rc = c == OPTS_BAD ? SKUA_EARG : engine_option(&o->engine, c, optarg, err);
+            rc = c == OPTS_BAD ? SKUA_EARG : text_option(&o->text, c, optarg, err);
+            if (!rc)
+                rc = engine_option(&o->engine, c, optarg, err);
             rc = rc > 0 ? 0 : rc;
         }
     }
@@ -396,7 +393,7 @@ static int parse(int argc, char **argv, struct options *o, skua_error *err)
 
 int cmd_perplexity(int argc, char **argv)
 {
-    struct work w = {.opt = {.text.chunk_size = 512, .score_from = -1}};
+    struct work w = {.opt = {.text = TEXT_DEFAULTS, .score_from = -1}};
     skua_error err = {0};
     int rc = parse(argc, argv, &w.opt, &err);
     if (rc > 0)

@@ -9,6 +9,19 @@
 #include "cmd/opts.h"
 #include "tok/tokenizer.h"
 
+int text_option(struct text_options *o, int c, const char *arg, skua_error *err)
+{
+    int rc = 0;
+    switch (c) {
+    case 'f': o->file = arg; break;
+    case TEXT_OPT_CHUNK_SIZE: rc = opt_i64("--chunk-size", arg, 2, TEXT_MAX_CHUNK, &o->chunk_size, err); break;
+    case TEXT_OPT_CHUNKS: rc = opt_i64("--chunks", arg, 1, INT32_MAX, &o->max_chunks, err); break;
+    case TEXT_OPT_SPECIAL: o->special = true; break;
+    default: return 0;
+    }
+    return rc ? rc : 1;
+}
+
 static int cut(struct text_chunks *t, const struct text_options *o, const char *command, skua_error *err)
 {
     int64_t n = (int64_t)(t->n_tokens / (size_t)o->chunk_size);

@@ -50,6 +50,21 @@ static inline void temp_remove(void)
     rmdir(temp_dir);
 }
 
+/* The folder for a group of cmocka tests. */
+static inline int temp_setup(void **state)
+{
+    (void)state;
+    temp_make();
+    return 0;
+}
+
+static inline int temp_teardown(void **state)
+{
+    (void)state;
+    temp_remove();
+    return 0;
+}
+
 static inline void temp_write(const char *name, const void *data, size_t n)
 {
     FILE *f = fopen(temp_path(name), "wb");

@@ -278,25 +278,11 @@ static void test_long_path(void **state)
     CHECK(strstr(err.message, "x: E_MAGIC at byte 0: ") != NULL);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    temp_make();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    temp_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good_set),     cmocka_unit_test(test_wrong_first), cmocka_unit_test(test_missing_and_odd_files),
         cmocka_unit_test(test_disagreement), cmocka_unit_test(test_faults),      cmocka_unit_test(test_long_path),
     };
-    return finish_checks("test_gguf_split", cmocka_run_group_tests(tests, setup, teardown));
+    return finish_checks("test_gguf_split", cmocka_run_group_tests(tests, temp_setup, temp_teardown));
 }

@@ -488,20 +488,6 @@ static void test_real_files(void **state)
     gguf_close(g);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    temp_make();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    temp_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -510,5 +496,5 @@ int main(void)
         cmocka_unit_test(test_key_limit), cmocka_unit_test(test_faults),
         cmocka_unit_test(test_real_files),
     };
-    return finish_checks("test_gguf_write", cmocka_run_group_tests(tests, setup, teardown));
+    return finish_checks("test_gguf_write", cmocka_run_group_tests(tests, temp_setup, temp_teardown));
 }

@@ -261,20 +261,6 @@ static void test_file_refused(void **state)
     CHECK_INT(score_base_open(&b, temp_path("none"), &err), SKUA_EIO);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    temp_make();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    temp_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,5 +268,5 @@ int main(void)
         cmocka_unit_test(test_rounding), cmocka_unit_test(test_pairs),       cmocka_unit_test(test_file),
         cmocka_unit_test(test_file_refused),
     };
-    return finish_checks("test_score", cmocka_run_group_tests(tests, setup, teardown));
+    return finish_checks("test_score", cmocka_run_group_tests(tests, temp_setup, temp_teardown));
 }

@@ -4,6 +4,18 @@
 #include "quant/blocks.h"
 #include "quant/half.h"
 
+/* Two bits of each of the 16 elements of sub-block j (of 16), as Q2_K, Q3_K and Q6_K lay them out: half h = j / 8 has 32 bytes, whose bit
+   pairs k = 0..3 belong to its four 32-element rows. Element l: at[l] >> shift & 3. */
+struct bit_pairs {
+    const uint8_t *at;
+    int shift;
+};
+
+static inline struct bit_pairs bit_pairs_of(const uint8_t qs[64], int j)
+{
+    return (struct bit_pairs){.at = qs + 32 * (j / 8) + 16 * (j & 1), .shift = 2 * (j % 8 / 2)};
+}
+
 SCALAR_CLONES float scalar_dot_q2_k(const void *w, struct dot_input in, int32_t n)
 {
     const struct block_q2_k *blocks = w;
@@ -11,11 +23,11 @@ SCALAR_CLONES float scalar_dot_q2_k(const void *w, struct dot_input in, int32_t 
     for (int32_t b = 0; b < n / 256; b++) {
         const int16_t *q = in.q.q + 256 * b, *bsum = in.q.bsum + 16 * b;
         int32_t sum = 0, min = 0;
-        for (int j = 0; j < 16; j++) { /* 16 elements: half h = j / 8, 32-element row k = j % 8 / 2 of it */
-            const uint8_t *qs = blocks[b].qs + 32 * (j / 8) + 16 * (j & 1);
+        for (int j = 0; j < 16; j++) {
+            const struct bit_pairs code = bit_pairs_of(blocks[b].qs, j);
             int32_t part = 0;
             for (int l = 0; l < 16; l++)
-                part += (qs[l] >> 2 * (j % 8 / 2) & 3) * q[16 * j + l];
+                part += (code.at[l] >> code.shift & 3) * q[16 * j + l];
             sum += (blocks[b].s[j] & 15) * part;
             min += (blocks[b].s[j] >> 4) * bsum[j];
         }
@@ -34,11 +46,12 @@ SCALAR_CLONES float scalar_dot_q3_k(const void *w, struct dot_input in, int32_t 
         int8_t sc[16];
         int32_t sum = 0;
         q3k_unpack_scales(blocks[b].c, sc);
-        for (int j = 0; j < 16; j++) { /* as in Q2_K */
-            const uint8_t *low = blocks[b].qs + 32 * (j / 8) + 16 * (j & 1), *high = blocks[b].hm + 16 * (j & 1);
+        for (int j = 0; j < 16; j++) {
+            const struct bit_pairs low = bit_pairs_of(blocks[b].qs, j);
+            const uint8_t *high = blocks[b].hm + 16 * (j & 1);
             int32_t part = 0;
             for (int l = 0; l < 16; l++) {
-                int code = (low[l] >> 2 * (j % 8 / 2) & 3) | (high[l] >> j / 2 & 1) << 2;
+                int code = (low.at[l] >> low.shift & 3) | (high[l] >> j / 2 & 1) << 2;
                 part += (code - 4) * q[16 * j + l];
             }
             sum += sc[j] * part;
@@ -110,13 +123,13 @@ SCALAR_CLONES float scalar_dot_q6_k(const void *w, struct dot_input in, int32_t 
     for (int32_t b = 0; b < n / 256; b++) {
         const int16_t *q = in.q.q + 256 * b;
         int32_t sum = 0;
-        for (int j = 0; j < 16; j++) { /* 16 elements: half h = j / 8, 32-element row k = j % 8 / 2 of it */
-            int h = j / 8, k = j % 8 / 2;
+        for (int j = 0; j < 16; j++) {
+            const int h = j / 8, k = j % 8 / 2;
             const uint8_t *low = blocks[b].ql + 64 * h + 32 * (k & 1) + 16 * (j & 1);
-            const uint8_t *high = blocks[b].qh + 32 * h + 16 * (j & 1);
+            const struct bit_pairs high = bit_pairs_of(blocks[b].qh, j);
             int32_t part = 0;
             for (int l = 0; l < 16; l++) {
-                int code = (low[l] >> 4 * (k / 2) & 15) | (high[l] >> 2 * k & 3) << 4;
+                int code = (low[l] >> 4 * (k / 2) & 15) | (high.at[l] >> high.shift & 3) << 4;
                 part += (code - 32) * q[16 * j + l];
             }
             sum += blocks[b].s[j] * part;

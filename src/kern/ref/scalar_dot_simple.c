@@ -55,6 +55,12 @@ SCALAR_CLONES float scalar_dot_q4_1(const void *w, struct dot_input in, int32_t 
     return acc;
 }
 
+/* Element i of Q5_0 and Q5_1, i < 16 in the low nibbles of qs, the others in the high ones. */
+static inline int q5_code(const uint8_t qs[16], uint32_t qh, int i)
+{
+    return (i < 16 ? qs[i] & 15 : qs[i - 16] >> 4) | (int)(qh >> i & 1) << 4;
+}
+
 SCALAR_CLONES float scalar_dot_q5_0(const void *w, struct dot_input in, int32_t n)
 {
     const struct block_q5_0 *blocks = w;
@@ -63,11 +69,8 @@ SCALAR_CLONES float scalar_dot_q5_0(const void *w, struct dot_input in, int32_t 
         const int16_t *q = in.q.q + 32 * b;
         const uint32_t qh = blocks[b].qh;
         int32_t sum = 0;
-        for (int i = 0; i < 16; i++) {
-            int low = (blocks[b].qs[i] & 15) | (int)(qh >> i & 1) << 4;
-            int high = blocks[b].qs[i] >> 4 | (int)(qh >> (i + 16) & 1) << 4;
-            sum += (low - 16) * q[i] + (high - 16) * q[i + 16];
-        }
+        for (int i = 0; i < 16; i++)
+            sum += (q5_code(blocks[b].qs, qh, i) - 16) * q[i] + (q5_code(blocks[b].qs, qh, i + 16) - 16) * q[i + 16];
         acc = fmaf(f16_to_f32(blocks[b].d) * in.q.d[b], (float)sum, acc);
     }
     return acc;
@@ -81,11 +84,8 @@ SCALAR_CLONES float scalar_dot_q5_1(const void *w, struct dot_input in, int32_t 
         const int16_t *q = in.q.q + 32 * b;
         const uint32_t qh = blocks[b].qh;
         int32_t sum = 0;
-        for (int i = 0; i < 16; i++) {
-            int low = (blocks[b].qs[i] & 15) | (int)(qh >> i & 1) << 4;
-            int high = blocks[b].qs[i] >> 4 | (int)(qh >> (i + 16) & 1) << 4;
-            sum += low * q[i] + high * q[i + 16];
-        }
+        for (int i = 0; i < 16; i++)
+            sum += q5_code(blocks[b].qs, qh, i) * q[i] + q5_code(blocks[b].qs, qh, i + 16) * q[i + 16];
         acc = add_affine(acc, f16_to_f32(blocks[b].d), f16_to_f32(blocks[b].m), &in.q, b, sum);
     }
     return acc;

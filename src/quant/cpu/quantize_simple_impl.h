@@ -85,76 +85,76 @@ static void affine_group(struct group *g, bool weighted, int top)
     group_scatter(g, QK32);
 }
 
-void LANES_OP(quantize_q4_0)(const float *x, void *out, int64_t blocks, const float *imp)
+/* A row of the types of 4 or 5 bits, with an offset or without; store writes block k of the group to `block`. */
+static INLINE void quantize_row(const float *x, void *out, size_t block_bytes, int64_t blocks, const float *imp, int bits, bool offset,
+                                void (*store)(const struct group *g, int k, void *block))
 {
-    struct block_q4_0 *b = out;
     const float sigma2 = row_sigma2(x, blocks, imp);
+    char *to = out;
     struct group g;
     for (int64_t i = 0; i < blocks; i += LANES) {
         group_load(&g, QK32, x, i, blocks);
         if (imp)
             group_weights(&g, imp, i, sigma2);
-        symmetric_group(&g, imp, 8);
-        for (int k = 0; k < g.count; k++, b++) {
-            b->d = f32_to_f16(g.scale[k]);
-            pack_nibbles(g.codes + k * QK32, b->qs);
-        }
+        if (offset)
+            affine_group(&g, imp, (1 << bits) - 1);
+        else
+            symmetric_group(&g, imp, 1 << (bits - 1));
+        for (int k = 0; k < g.count; k++, to += block_bytes)
+            store(&g, k, to);
     }
+}
+
+static void store_q4_0(const struct group *g, int k, void *block)
+{
+    struct block_q4_0 *b = block;
+    b->d = f32_to_f16(g->scale[k]);
+    pack_nibbles(g->codes + k * QK32, b->qs);
+}
+
+static void store_q5_0(const struct group *g, int k, void *block)
+{
+    struct block_q5_0 *b = block;
+    b->d = f32_to_f16(g->scale[k]);
+    b->qh = pack_fifth_bits(g->codes + k * QK32);
+    pack_nibbles(g->codes + k * QK32, b->qs);
+}
+
+static void store_q4_1(const struct group *g, int k, void *block)
+{
+    struct block_q4_1 *b = block;
+    b->d = f32_to_f16(g->scale[k]);
+    b->m = f32_to_f16(g->min[k]);
+    pack_nibbles(g->codes + k * QK32, b->qs);
+}
+
+static void store_q5_1(const struct group *g, int k, void *block)
+{
+    struct block_q5_1 *b = block;
+    b->d = f32_to_f16(g->scale[k]);
+    b->m = f32_to_f16(g->min[k]);
+    b->qh = pack_fifth_bits(g->codes + k * QK32);
+    pack_nibbles(g->codes + k * QK32, b->qs);
+}
+
+void LANES_OP(quantize_q4_0)(const float *x, void *out, int64_t blocks, const float *imp)
+{
+    quantize_row(x, out, sizeof(struct block_q4_0), blocks, imp, 4, false, store_q4_0);
 }
 
 void LANES_OP(quantize_q5_0)(const float *x, void *out, int64_t blocks, const float *imp)
 {
-    struct block_q5_0 *b = out;
-    const float sigma2 = row_sigma2(x, blocks, imp);
-    struct group g;
-    for (int64_t i = 0; i < blocks; i += LANES) {
-        group_load(&g, QK32, x, i, blocks);
-        if (imp)
-            group_weights(&g, imp, i, sigma2);
-        symmetric_group(&g, imp, 16);
-        for (int k = 0; k < g.count; k++, b++) {
-            b->d = f32_to_f16(g.scale[k]);
-            b->qh = pack_fifth_bits(g.codes + k * QK32);
-            pack_nibbles(g.codes + k * QK32, b->qs);
-        }
-    }
+    quantize_row(x, out, sizeof(struct block_q5_0), blocks, imp, 5, false, store_q5_0);
 }
 
 void LANES_OP(quantize_q4_1)(const float *x, void *out, int64_t blocks, const float *imp)
 {
-    struct block_q4_1 *b = out;
-    const float sigma2 = row_sigma2(x, blocks, imp);
-    struct group g;
-    for (int64_t i = 0; i < blocks; i += LANES) {
-        group_load(&g, QK32, x, i, blocks);
-        if (imp)
-            group_weights(&g, imp, i, sigma2);
-        affine_group(&g, imp, 15);
-        for (int k = 0; k < g.count; k++, b++) {
-            b->d = f32_to_f16(g.scale[k]);
-            b->m = f32_to_f16(g.min[k]);
-            pack_nibbles(g.codes + k * QK32, b->qs);
-        }
-    }
+    quantize_row(x, out, sizeof(struct block_q4_1), blocks, imp, 4, true, store_q4_1);
 }
 
 void LANES_OP(quantize_q5_1)(const float *x, void *out, int64_t blocks, const float *imp)
 {
-    struct block_q5_1 *b = out;
-    const float sigma2 = row_sigma2(x, blocks, imp);
-    struct group g;
-    for (int64_t i = 0; i < blocks; i += LANES) {
-        group_load(&g, QK32, x, i, blocks);
-        if (imp)
-            group_weights(&g, imp, i, sigma2);
-        affine_group(&g, imp, 31);
-        for (int k = 0; k < g.count; k++, b++) {
-            b->d = f32_to_f16(g.scale[k]);
-            b->m = f32_to_f16(g.min[k]);
-            b->qh = pack_fifth_bits(g.codes + k * QK32);
-            pack_nibbles(g.codes + k * QK32, b->qs);
-        }
-    }
+    quantize_row(x, out, sizeof(struct block_q5_1), blocks, imp, 5, true, store_q5_1);
 }
 
 static INLINE vf lanes_abs_max(int n, const vf *x)
