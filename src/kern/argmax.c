@@ -7,6 +7,8 @@
 #include "kern/ref/kern_ref.h"
 #include "quant/type.h"
 
+#define SCAN 32 /* values at once */
+
 /* The better of a and b, whose columns lie behind a's. */
 static struct kern_best better(struct kern_best a, struct kern_best b)
 {
@@ -15,13 +17,27 @@ static struct kern_best better(struct kern_best a, struct kern_best b)
     return b;
 }
 
+/* Is any of the values a better one than those up to `limit`, or no finite number? */
+static bool any_above(const float values[SCAN], float limit)
+{
+    int above = 0;
+    for (int i = 0; i < SCAN; i++)
+        above |= !(values[i] <= limit);
+    return above;
+}
+
+/* Most values are below the best so far, whatever the mask says: only the others are looked at one by one. */
 static struct kern_best best_of(const float *values, const uint64_t *allow, int64_t first, int64_t n)
 {
     struct kern_best best = {-INFINITY, -1};
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t o = first + i;
-        if (!allow || (allow[o / 64] >> (o % 64) & 1))
-            best = better(best, (struct kern_best){values[i], (int32_t)o});
+    for (int64_t at = 0; at < n; at += SCAN) {
+        if (at + SCAN <= n && !any_above(values + at, best.value))
+            continue;
+        for (int64_t i = at; i < n && i < at + SCAN; i++) {
+            const int64_t o = first + i;
+            if (!allow || (allow[o / 64] >> (o % 64) & 1))
+                best = better(best, (struct kern_best){values[i], (int32_t)o});
+        }
     }
     return best;
 }

@@ -179,7 +179,7 @@ struct op_matmul {
    every allowed value is -infinity. ARGMAX: the best of each block of KERN_ARGMAX_COLUMNS columns: struct kern_best
    blocks[block][n_rows], n_rows <= KERN_ARGMAX_ROWS. Units: blocks. ARGMAX_MERGE: the best of the blocks: struct kern_best
    best[n_rows]. Units: n_rows. */
-#define KERN_ARGMAX_COLUMNS 256
+#define KERN_ARGMAX_COLUMNS 1024
 #define KERN_ARGMAX_ROWS 32
 struct kern_best {
     float value;

@@ -5,7 +5,7 @@
 #include "quant/quant.h"
 
 #define N_IN 256
-#define MOST_OUT 800
+#define MOST_OUT 2100
 
 enum trick { PLAIN, TIES, ALL_EQUAL, BAD_VALUES, ALL_LOW, N_TRICKS };
 enum mask { NO_MASK, HALF, FEW, NOTHING, N_MASKS };
@@ -106,16 +106,16 @@ static void argmax_case(uint32_t type, int32_t n_out, int32_t n_rows, enum trick
 static void test_argmax(void **unused)
 {
     (void)unused;
-    static const int32_t n_out[] = {1, 31, 255, 256, 257, 512, MOST_OUT}, n_rows[] = {1, 2, 5, KERN_ARGMAX_ROWS};
+    static const int32_t n_out[] = {1, 31, 33, 1023, 1024, 1025, MOST_OUT}, n_rows[] = {1, 2, 5, KERN_ARGMAX_ROWS};
     for (int i = 0; i < 7; i++)
         for (int trick = 0; trick < N_TRICKS; trick++)
             for (int mask = 0; mask < N_MASKS; mask++)
-                argmax_case(QTYPE_F32, n_out[i], n_rows[h_below(4)], (enum trick)trick, (enum mask)mask);
+                argmax_case(QTYPE_F32, n_out[i], n_rows[h_below(n_out[i] < 1024 ? 4 : 2)], (enum trick)trick, (enum mask)mask);
     static const uint32_t quantised[] = {QTYPE_Q8_0, QTYPE_Q6_K, QTYPE_Q4_K};
     for (int t = 0; t < 3; t++)
         for (int trick = 0; trick <= ALL_EQUAL; trick++)
             for (int mask = 0; mask < N_MASKS; mask++)
-                argmax_case(quantised[t], n_out[3 + h_below(4)], n_rows[h_below(3)], (enum trick)trick, (enum mask)mask);
+                argmax_case(quantised[t], n_out[2 + h_below(5)], n_rows[h_below(2)], (enum trick)trick, (enum mask)mask);
 }
 
 int main(void)

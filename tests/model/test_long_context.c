@@ -26,7 +26,8 @@ static float *logits_of(int threads, size_t *bytes)
         exit(1);
     const size_t n_vocab = (size_t)skua_engine_get_info(e).n_vocab;
     float *logits = malloc(*bytes = N_ROWS * n_vocab * sizeof *logits), *at = logits;
-    CHECK(logits && !skua_session_create(e, N_PROMPT + N_ROWS, &s, &err), "%s", err.message);
+    if (!CHECK(logits && !skua_session_create(e, N_PROMPT + N_ROWS, &s, &err), "%s", err.message))
+        exit(1);
     skua_feed feed = {.session = s, .ids = tokens, .n_ids = n_prompt, .want = SKUA_LOGITS_NONE};
     CHECK(!skua_eval(e, &feed, 1, NULL, NULL, &err), "prompt: %s", err.message);
     for (int32_t i = 0, done = n_prompt; i < N_PASSES; done += passes[i++], at = logits + (size_t)(done - n_prompt) * n_vocab) {
