@@ -108,10 +108,11 @@ $(BUILD)/libskua.a: $(LIBOBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # What everything here was compiled with: a change of compiler or flags rebuilds it.
-export SKUA_BUILD_FLAGS := $(CC) $(ALLC) $(ALLLD)
+export SKUA_BUILD_FLAGS := $(CC) $(ALLC) $(VECFLAGS) $(KERNFLAGS) $(ALLLD)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' "$$SKUA_BUILD_FLAGS" | cmp -s - $@ || printf '%s\n' "$$SKUA_BUILD_FLAGS" >$@
+.PHONY: FORCE # without this .SECONDARY would take it for a file that nobody misses
 FORCE:
 
 isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
