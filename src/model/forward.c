@@ -39,6 +39,7 @@ struct forward {
     struct dev *dev;
     uint32_t kv_type;
     int32_t max_rows;
+    size_t tape_stride; /* bytes kept of a held row */
 
     struct kern_buf *buf;
     size_t x, h, rope, taps, mtp_in, out_x, out_hidden, logits, samplable, blocks, best;
@@ -51,6 +52,12 @@ struct forward {
     int n_ops, cap_ops;
     int32_t rows[FORWARD_MAX_OUT]; /* stable copies for GET_ROWS */
     int32_t tap_row;
+
+    struct kern_buf *capture; /* rows kept of every pass: first the taps, then the hidden rows. NULL: none */
+    size_t capture_hidden;
+    int32_t *capture_taps, n_capture_taps;
+    bool capture_hidden_rows;
+    int32_t *all_rows; /* 0 .. max_rows - 1, for GET_ROWS; made with the first capture */
 };
 
 /* A matmul input: float rows, and which quantised copies of them lie in the act regions. */
@@ -169,14 +176,14 @@ static void emit_recurrent(struct forward *f, const struct kern_batch *b, int la
     emit_matmul(f, layer, "ssm_beta", &l->beta, h, beta, c->n_v_head, false);
     emit(f, KERN_GDN_CONV, layer, "ssm_conv")->p.gdn_conv = (struct op_gdn_conv){
         .x = m, .w = l->conv, .out = conv, .x_stride = channels, .out_stride = channels, .n_channel = channels, .kernel = c->conv_kernel,
-        .state_offset = l->conv_offset};
+        .state_offset = l->conv_offset, .tape_offset = l->tape_conv_offset, .tape_stride = f->tape_stride};
     emit(f, KERN_GDN_QK, layer, "ssm_qk_norm")->p.gdn_qk = (struct op_gdn_qk){
         .qk = conv, .stride = channels, .n_key_head = c->n_k_head, .d = d, .eps = 1e-6f, .q_scale = (float)(1.0 / sqrt((double)d))};
     emit(f, KERN_GDN_GATES, layer, "ssm_gates")->p.gdn_gates = (struct op_gdn_gates){
         .a = alpha, .b = beta, .dt_bias = l->dt_bias, .ssm_a = l->ssm_a, .decay = alpha, .beta = beta, .n_v = c->n_v_head};
     emit(f, KERN_GDN_STEP, layer, "ssm_step")->p.gdn_step = (struct op_gdn_step){
         .qkv = conv, .decay = alpha, .beta = beta, .out = o, .qkv_stride = channels, .out_stride = inner, .n_key_head = c->n_k_head,
-        .n_v = c->n_v_head, .d = d, .state_offset = l->s_offset};
+        .n_v = c->n_v_head, .d = d, .state_offset = l->s_offset, .tape_offset = l->tape_step_offset, .tape_stride = f->tape_stride};
     emit(f, KERN_GDN_OUT, layer, "ssm_norm_gate")->p.gdn_out = (struct op_gdn_out){
         .o = o, .z = z, .w = l->ssm_norm, .y = o, .o_stride = inner, .z_stride = inner, .y_stride = inner, .n_v = c->n_v_head, .d = d,
         .eps = c->rms_eps};
@@ -303,6 +310,26 @@ static void emit_tap(struct forward *f, int32_t layer)
         .rows = &f->tap_row};
 }
 
+/* Of all rows, what forward_set_capture asked for. */
+static void emit_capture(struct forward *f, int32_t layer, int32_t n_rows)
+{
+    const int32_t n = f->c->n_embd;
+    for (int32_t i = 0; i < f->n_capture_taps; i++) {
+        if (f->capture_taps[i] != layer)
+            continue;
+        emit(f, KERN_GET_ROWS, layer, "capture")->p.get_rows = (struct op_get_rows){
+            .in = at(f, f->x), .out = {f->capture, (size_t)i * (size_t)n * sizeof(float)}, .in_stride = n,
+            .out_stride = f->n_capture_taps * n, .n = n, .n_get = n_rows, .rows = f->all_rows};
+    }
+}
+
+static void emit_capture_hidden(struct forward *f, int32_t n_rows)
+{
+    const int32_t n = f->c->n_embd;
+    if (f->capture_hidden_rows)
+        emit_norm(f, -1, "capture_norm", at(f, f->x), n, f->w->output_norm, (struct kern_view){f->capture, f->capture_hidden}, n, n_rows);
+}
+
 static void emit_embed(struct forward *f, const struct kern_weight *table, struct kern_view out)
 {
     emit(f, KERN_EMBED, -1, "token_embd")->p.embed = (struct op_embed){.table = *table, .out = out, .stride = f->c->n_embd};
@@ -338,7 +365,9 @@ int forward_trunk(struct forward *f, const struct kern_batch *b, const int32_t *
         emit_block(f, b, i, &f->w->blocks[i], x);
         if (tap_row >= 0)
             emit_tap(f, i);
+        emit_capture(f, i, b->n_rows);
     }
+    emit_capture_hidden(f, b->n_rows);
     if (n_out)
         emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out, kind);
     return run(f, b, err);
@@ -353,6 +382,27 @@ int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum
     f->n_ops = 0;
     emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out, kind);
     return run(f, &b, err);
+}
+
+int forward_commit(struct forward *f, const struct kern_batch *b, skua_error *err)
+{
+    const struct model_config *c = f->c;
+    f->n_ops = 0;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        const struct block_weights *l = &f->w->blocks[i];
+        if (l->recurrent)
+            emit(f, KERN_GDN_COMMIT, i, "commit")->p.gdn_commit = (struct op_gdn_commit){
+                .n_key_head = c->n_k_head, .n_v = c->n_v_head, .d = c->d_state, .state_offset = l->s_offset,
+                .tape_offset = l->tape_step_offset, .tape_stride = f->tape_stride};
+    }
+    for (int32_t i = 0; i < c->n_layer; i++) { /* small ops, run together */
+        const struct block_weights *l = &f->w->blocks[i];
+        if (l->recurrent)
+            emit(f, KERN_GDN_CONV_COMMIT, i, "commit_conv")->p.gdn_conv_commit = (struct op_gdn_conv_commit){
+                .n_channel = c->n_conv_channel, .kernel = c->conv_kernel, .state_offset = l->conv_offset,
+                .tape_offset = l->tape_conv_offset, .tape_stride = f->tape_stride};
+    }
+    return f->n_ops ? run(f, b, err) : 0;
 }
 
 int forward_mtp(struct forward *f, const struct kern_batch *b, const float *hidden, const int32_t *out_rows, int32_t n_out, skua_error *err)
@@ -512,6 +562,7 @@ int forward_create(const struct model_config *c, const struct weights *w, struct
     f->dev = d;
     f->kv_type = kv_type;
     f->max_rows = max_rows;
+    f->tape_stride = config_tape_row_bytes(c);
     int rc = allocate(f, samplable, err);
     if (rc) {
         forward_free(f);
@@ -526,8 +577,76 @@ void forward_free(struct forward *f)
     if (!f)
         return;
     f->dev->ops->buf_free(f->dev, f->buf);
+    f->dev->ops->buf_free(f->dev, f->capture);
+    mem_free(f->capture_taps);
+    mem_free(f->all_rows);
     mem_free(f->ops);
     mem_free(f);
 }
 
-size_t forward_bytes(const struct forward *f) { return f->buf->size; }
+size_t forward_bytes(const struct forward *f) { return f->buf->size + (f->capture ? f->capture->size : 0); }
+
+/* ---- capture ---- */
+
+static int make_all_rows(struct forward *f, skua_error *err)
+{
+    if (f->all_rows)
+        return 0;
+    f->all_rows = mem_alloc((size_t)f->max_rows * sizeof *f->all_rows);
+    if (!f->all_rows)
+        return error_nomem(err, "row numbers", (size_t)f->max_rows * sizeof *f->all_rows);
+    for (int32_t i = 0; i < f->max_rows; i++)
+        f->all_rows[i] = i;
+    return 0;
+}
+
+int forward_set_capture(struct forward *f, const int32_t *taps, int32_t n_taps, bool hidden, skua_error *err)
+{
+    const size_t row = (size_t)f->max_rows * (size_t)f->c->n_embd * sizeof(float);
+    struct kern_buf *buf = NULL;
+    int32_t *copy = NULL;
+    size_t end = 0;
+    for (int32_t i = 0; i < n_taps; i++) {
+        if (taps[i] < 0 || taps[i] >= f->c->n_layer)
+            return error_set(err, SKUA_EARG, "layer %d to capture; the model has layers 0 to %d", taps[i], f->c->n_layer - 1);
+        for (int32_t k = 0; k < i; k++)
+            if (taps[k] == taps[i])
+                return error_set(err, SKUA_EARG, "layer %d to capture twice", taps[i]);
+    }
+    take(&end, row * (size_t)n_taps);
+    const size_t hidden_at = end;
+    take(&end, hidden ? row : 0);
+    int rc = end ? make_all_rows(f, err) : 0;
+    if (!rc && end)
+        rc = f->dev->ops->buf_alloc(f->dev, end, &buf, err);
+    if (!rc && n_taps && !(copy = mem_alloc((size_t)n_taps * sizeof *copy)))
+        rc = error_nomem(err, "layers to capture", (size_t)n_taps * sizeof *copy);
+    if (rc) {
+        f->dev->ops->buf_free(f->dev, buf);
+        return rc;
+    }
+    if (n_taps)
+        memcpy(copy, taps, (size_t)n_taps * sizeof *copy);
+    f->dev->ops->buf_free(f->dev, f->capture);
+    mem_free(f->capture_taps);
+    f->capture = buf;
+    f->capture_taps = copy;
+    f->n_capture_taps = n_taps;
+    f->capture_hidden = hidden_at;
+    f->capture_hidden_rows = hidden;
+    return 0;
+}
+
+struct forward_capture forward_captured(const struct forward *f)
+{
+    struct forward_capture c = {0};
+    if (f->n_capture_taps) {
+        c.taps = (struct kern_view){f->capture, 0};
+        c.taps_stride = f->n_capture_taps * f->c->n_embd;
+    }
+    if (f->capture_hidden_rows) {
+        c.hidden = (struct kern_view){f->capture, f->capture_hidden};
+        c.hidden_stride = f->c->n_embd;
+    }
+    return c;
+}

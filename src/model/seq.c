@@ -23,6 +23,7 @@ void seq_free(struct seq *s)
     free_pages(s);
     mem_free(s->pages);
     s->dev->ops->buf_free(s->dev, s->state);
+    s->dev->ops->buf_free(s->dev, s->tape);
     *s = (struct seq){0};
 }
 
@@ -48,6 +49,23 @@ int seq_reserve(struct seq *s, int32_t n_pos, skua_error *err)
     return 0;
 }
 
+int seq_reserve_tape(struct seq *s, int32_t n_rows, size_t row_bytes, skua_error *err)
+{
+    if (n_rows <= s->tape_rows)
+        return 0;
+    int32_t rows = 4;
+    while (rows < n_rows)
+        rows *= 2;
+    struct kern_buf *tape;
+    int rc = s->dev->ops->buf_alloc(s->dev, (size_t)rows * row_bytes, &tape, err);
+    if (rc)
+        return rc;
+    s->dev->ops->buf_free(s->dev, s->tape);
+    s->tape = tape;
+    s->tape_rows = rows;
+    return 0;
+}
+
 void seq_reset(struct seq *s)
 {
     free_pages(s);
@@ -57,5 +75,5 @@ void seq_reset(struct seq *s)
 
 size_t seq_bytes(const struct seq *s)
 {
-    return (s->state ? s->state->size : 0) + (size_t)s->n_pages * s->page_bytes;
+    return (s->state ? s->state->size : 0) + (s->tape ? s->tape->size : 0) + (size_t)s->n_pages * s->page_bytes;
 }
