@@ -49,8 +49,9 @@ int config_load(const struct gguf *g, struct model_config *c, skua_error *err);
 /* Bytes of recurrent state (S and convolution windows, float32) of one sequence. */
 size_t config_state_bytes(const struct model_config *c);
 
-/* Bytes of one page of KV cache (KV_PAGE_ROWS positions, K and V of the trunk's attention layers and, if with_mtp, of the MTP
-   block) with cache rows of kv_type. */
-size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type, bool with_mtp);
+/* Bytes of one page of KV cache (KV_PAGE_ROWS positions, K and V) with cache rows of kv_type: of the trunk's attention layers, and of an
+   MTP block, which has pages of its own. */
+size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type);
+size_t config_mtp_page_bytes(const struct model_config *c, uint32_t kv_type);
 
 #endif

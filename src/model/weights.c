@@ -306,14 +306,16 @@ static void layout_state(struct weights *w, const struct model_config *c)
 void weights_layout_kv(struct weights *w, const struct model_config *c, uint32_t kv_type)
 {
     size_t plane = (size_t)c->n_head_kv * KV_PAGE_ROWS * qtype_row_bytes(kv_type, (uint64_t)c->head_dim), offset = 0;
-    for (int32_t i = 0; i <= c->n_layer; i++) {
-        struct block_weights *l = i < c->n_layer ? &w->blocks[i] : &w->mtp.block;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        struct block_weights *l = &w->blocks[i];
         if (l->recurrent)
             continue;
         l->k_offset = offset;
         l->v_offset = offset + plane;
         offset += 2 * plane;
     }
+    w->mtp.block.k_offset = 0;
+    w->mtp.block.v_offset = plane;
 }
 
 static void warn_unused(struct binder *b)
