@@ -25,7 +25,8 @@ static int read_rows(skua_engine *e, int32_t n_rows, float *logits, float *hidde
 }
 
 /* The block over all pairs; its KV goes to pages of its own. */
-static int run_pairs(skua_session *s, const int32_t *ids, int32_t n_pairs, const struct seq *pages, struct kern_buf *hidden, skua_error *err)
+static int run_pairs(skua_session *s, const int32_t *ids, int32_t n_pairs, const struct seq *pages, struct kern_buf *hidden,
+                     skua_error *err)
 {
     skua_engine *e = s->engine;
     int rc = 0;

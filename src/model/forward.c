@@ -385,7 +385,8 @@ int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum
 }
 
 /* x = W [e ; h], in one product or as the sum of two. */
-static void emit_mtp_join(struct forward *f, const struct mtp_weights *m, int layer, struct kern_view joined, struct kern_view x, int32_t n_rows)
+static void emit_mtp_join(struct forward *f, const struct mtp_weights *m, int layer, struct kern_view joined, struct kern_view x,
+                          int32_t n_rows)
 {
     int32_t n = f->c->n_embd;
     struct input in = {.x = joined, .stride = 2 * n, .n = 2 * n, .n_rows = n_rows};

@@ -63,6 +63,7 @@ struct draft_request {
 };
 
 struct drafter;
+struct seq; /* model/seq.h */
 
 struct drafter_ops {
     const char *kind; /* "dflash", "dflash2", "dspark", "mtp", "lookup" */
@@ -89,6 +90,8 @@ struct drafter {
     bool block;          /* drafting costs the same for any number of drafts of a full block */
     bool lost;           /* its context is gone (truncate said false, or an error): it proposes nothing until reset */
     struct drafter_needs needs;
+    struct seq *kv;      /* NULL, or pages of its own that save leaves out because truncate brings them back, kv->n_pos positions of them.
+                            Who fills a drafter from a file or from another session fills these pages, sets n_pos, and calls load */
 };
 
 #endif
