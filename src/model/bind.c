@@ -63,6 +63,8 @@ struct kern_view bind_view(const struct binder *b, const struct gguf_tensor *t)
 static void bind_companions(struct binder *b, const char *name, int64_t n_expert, struct kern_weight *w)
 {
     char companion[112];
+    if (strlen(name) < strlen(".weight") || strcmp(name + strlen(name) - strlen(".weight"), ".weight") != 0)
+        return;
     int stem = (int)(strlen(name) - strlen(".weight"));
     snprintf(companion, sizeof companion, "%.*s.input_scale", stem, name);
     b->n_used += gguf_find_tensor(b->g, companion) != NULL;
@@ -113,7 +115,12 @@ void bind_float_matrix(struct binder *b, int block, const char *role, int64_t n_
 
 void bind_vector(struct binder *b, int block, const char *role, int64_t ne0, int64_t ne1, struct kern_view *v)
 {
-    const struct gguf_tensor *t = bind_require(b, block, role, ne0, ne1, 1);
+    bind_table(b, block, role, ne0, ne1, 1, v);
+}
+
+void bind_table(struct binder *b, int block, const char *role, int64_t ne0, int64_t ne1, int64_t ne2, struct kern_view *v)
+{
+    const struct gguf_tensor *t = bind_require(b, block, role, ne0, ne1, ne2);
     if (!t)
         return;
     if (t->type == QTYPE_F32) {
@@ -127,10 +134,10 @@ void bind_vector(struct binder *b, int block, const char *role, int64_t ne0, int
                           qtype_info(t->type)->name);
         return;
     }
-    size_t bytes = (size_t)(ne0 * ne1) * sizeof(float);
+    size_t bytes = (size_t)(ne0 * ne1 * ne2) * sizeof(float);
     *v = (struct kern_view){b->file->vectors, b->file->vectors_used};
     b->file->vectors_used += bytes;
-    for (int64_t i = 0; i < ne1; i++) {
+    for (int64_t i = 0; i < ne1 * ne2; i++) {
         const uint8_t *row = t->data + (size_t)i * qtype_row_bytes(t->type, (uint64_t)ne0);
         float piece[256];
         for (int64_t k = 0; k < ne0; k += 256) {

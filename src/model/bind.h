@@ -47,6 +47,7 @@ void bind_matrix(struct binder *b, int block, const char *role, int64_t n_in, in
 void bind_float_matrix(struct binder *b, int block, const char *role, int64_t n_in, int64_t n_out, struct kern_weight *w);
 
 /* A small float32 table (norm weights, biases, convolution taps): used in place when it is F32, widened when F16 or BF16. */
+void bind_table(struct binder *b, int block, const char *role, int64_t ne0, int64_t ne1, int64_t ne2, struct kern_view *v);
 void bind_vector(struct binder *b, int block, const char *role, int64_t ne0, int64_t ne1, struct kern_view *v);
 
 #endif

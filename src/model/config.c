@@ -107,7 +107,7 @@ static void apply_yarn(struct model_config *c, double factor, double n_ctx_origi
 static void read_rope_base(struct key_reader *r, struct model_config *c)
 {
     char key[96];
-    double base = 10000.0;
+    double base = c->rope_base > 0 ? c->rope_base : 10000.0;
     struct gguf_array sections;
     c->n_rot = c->head_dim;
     key_i32(r, "rope.dimension_count", false, 2, 512, &c->n_rot);

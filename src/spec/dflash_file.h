@@ -15,6 +15,7 @@
 #include "base/strbuf.h"
 #include "dev/dev.h"
 #include "gguf/gguf.h"
+#include "model/bind.h"
 #include "model/config.h"
 #include "model/weights.h"
 
@@ -105,23 +106,26 @@ enum dflash_numbering { /* how a file numbers the layers it taps */
 struct dflash_options {
     enum dflash_numbering numbering;
     int causal;                /* 1, 0: for all layers, whatever the file says; -1: as the file says */
-    const char *head_ids_path; /* a list of the tokens that may be drafted, or NULL: dflash_read_ids */
+    const char *head_ids_path; /* text: ids of the tokens that may be drafted, separated by white space, '#' begins a comment. The head has
+                                  only these rows then. NULL: all */
 };
-#define DFLASH_DEFAULTS {DFLASH_NUMBERING_AUTO, -1, NULL}
+#define DFLASH_DEFAULTS (struct dflash_options){DFLASH_NUMBERING_AUTO, -1, NULL}
 
 struct dflash_file {
     struct dflash_config config;
     struct dflash_weights weights;
-    char summary[160];          /* for people: "dflash2: 5 layers, block 8, ..." */
+    char summary[160];          /* for people: "dflash2 (tiny-dflash2-bf16.gguf): convolution, selector of 8, block of 8, ..." */
     struct strbuf warnings;     /* one line each; empty when there is nothing to say */
     size_t bytes;               /* memory of its own, besides the mapped file */
 
     struct dev *dev;
     struct gguf *gguf;
-    struct kern_buf **shards;   /* the file's maps, wrapped */
-    uint32_t n_shards;
-    struct kern_buf *own;       /* widened vectors, the allow bitmap and gathered rows of the head */
+    struct bound_file file;
+    struct kern_buf *own;       /* the allow bitmap and gathered rows of the head */
 };
+
+/* Is g a drafter of this family, by its architecture? */
+bool dflash_file_is(const struct gguf *g);
 
 /* Open path as a drafter for t on device d. 0, or an error that names file, key or tensor, what was found and what was expected, with
    *out NULL and nothing left open: SKUA_EFORMAT for damaged or contradictory files, SKUA_EUNSUPPORTED for files that are sound but cannot
