@@ -62,5 +62,10 @@ void weights_free(struct weights *w, struct dev *d);
 
 /* Fill k_offset and v_offset of all attention blocks, and of the MTP block in its own pages, for cache rows of kv_type. */
 void weights_layout_kv(struct weights *w, const struct model_config *c, uint32_t kv_type);
+void weights_layout_mtp(struct mtp_weights *m, const struct model_config *c, uint32_t kv_type);
+
+/* Bind the MTP block (block c->n_layer) of b's file, which may be another than the trunk's. Of trunk only what the block may leave out is
+   looked at: embed, head, output_norm. Failures are b's. */
+void weights_bind_mtp(struct binder *b, const struct model_config *c, const struct weights *trunk, struct mtp_weights *m);
 
 #endif
