@@ -136,6 +136,38 @@ static void load_split(struct edit_model *m)
     }
 }
 
+/* The heads that do not say which tokens they have, for a vocabulary of 248320: nothing of the target but its shape is looked at. */
+static void test_known_rows(skua_engine *e)
+{
+    struct edit_model m;
+    struct mtp_file *f = NULL;
+    struct model_config c = e->config;
+    struct dflash_target t = target_of(e);
+    skua_error err = {0};
+    const size_t rows = 98336, words = 248320 / 64;
+    uint64_t *samplable = malloc(words * sizeof *samplable);
+    memset(samplable, 0xFF, words * sizeof *samplable);
+    samplable[0] &= ~(uint64_t)2;
+    c.n_vocab = 248320;
+    t.config = &c;
+    t.samplable = samplable;
+    load_split(&m);
+    struct edit_tensor *head = edit_copy_as(&m, "mtp.0.e_proj.weight", "mtp.0.draft_lm_head.weight");
+    head->ne[1] = rows;
+    edit_own(head, calloc(rows, 272), rows * 272);
+    const int rc = mtp_file_open(&f, edit_write(&m, "known.gguf"), &t, e->kv_type, e->dev, &err);
+    if (CHECK(rc == 0 && f->weights.ids, "%s", err.message)) {
+        const int32_t *ids = f->weights.ids;
+        const uint64_t *allow = kern_ptr(f->weights.allow);
+        CHECK(ids[0] == 0 && ids[98303] == 98303 && ids[98304] == 248044 && ids[98329] == 248069, "%d %d", ids[98304], ids[98329]);
+        CHECK(ids[98330] == -1 && ids[98335] == -1 && f->weights.head.n_out == (int32_t)rows, "padding");
+        CHECK(allow[0] == ~(uint64_t)2 && allow[98329 / 64] >> 98329 % 64 == 1, "columns that may be chosen");
+    }
+    mtp_file_close(f);
+    edit_unload(&m);
+    free(samplable);
+}
+
 /* A draft head with the rows of tokens[n] (-1: of token 0), and their list in type, or none (QTYPE_END). */
 static void add_draft_head(struct edit_model *m, const int32_t *tokens, int32_t n, uint32_t type)
 {
@@ -447,7 +479,7 @@ int main(void)
         if (!paths[i])
             continue;
         const size_t live = mem_live_blocks();
-        skua_engine *e = model_open(paths[i], &(skua_engine_params){.n_threads = 1, .max_rows = 64});
+        skua_engine *e = model_open(paths[i], &(skua_engine_params){.n_threads = 2, .max_rows = 64});
         int32_t ids[N_IDS];
         for (int32_t k = 0; k < N_IDS; k++)
             ids[k] = (k * 7919 + 13) % 8000;
@@ -457,6 +489,7 @@ int main(void)
         if (paths[i] == model) {
             test_model_without(r);
             test_split_layout(&r);
+            test_known_rows(e);
             test_keys_refused(e);
             test_tensors_refused(e);
             test_split_refused(e);
