@@ -46,6 +46,12 @@ struct model_config {
    shape that this program cannot run, naming it and what is supported; SKUA_EFORMAT for missing or contradictory keys. */
 int config_load(const struct gguf *g, struct model_config *c, skua_error *err);
 
+struct key_reader;
+
+/* The rope.* keys: n_rot, rope_base, rope_scale and inv_freq of *c, from head_dim and n_ctx_train, which are set; rope_base, if it is set,
+   stands in for a missing rope.freq_base. */
+void config_read_rope(struct key_reader *r, struct model_config *c);
+
 /* Bytes of recurrent state (S and convolution windows, float32) of one sequence. */
 size_t config_state_bytes(const struct model_config *c);
 

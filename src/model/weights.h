@@ -1,7 +1,5 @@
-/* Binding of a file's tensors to the places where the forward pass uses them. Matrices stay in the mapped file (no copy); only
- * small vectors that the file keeps as F16 or BF16 are widened into a buffer of our own. Every tensor's shape is checked against
- * the configuration and every type against what the device can multiply. Tensor names and shapes: the GGUF conventions for
- * qwen35 and qwen35moe (docs/CREDITS.md). */
+/* Binding of a model's tensors (model/bind.h). Tensor names and shapes: the GGUF conventions for qwen35 and qwen35moe
+ * (docs/CREDITS.md). */
 #ifndef SKUA_MODEL_WEIGHTS_H
 #define SKUA_MODEL_WEIGHTS_H
 
@@ -11,6 +9,7 @@
 #include "base/strbuf.h"
 #include "dev/dev.h"
 #include "gguf/gguf.h"
+#include "model/bind.h"
 #include "model/config.h"
 
 /* Feed-forward part of a block. Dense: gate, up, down. MoE: router and experts (gate_up_exps, when its n_out is not 0, instead
@@ -47,10 +46,7 @@ struct weights {
     struct block_weights *blocks;   /* [n_layer] */
     struct mtp_weights mtp;
 
-    struct kern_buf **shards;       /* one wrapped buffer per file */
-    uint32_t n_shards;
-    struct kern_buf *vectors;       /* widened small vectors */
-    size_t vectors_used;
+    struct bound_file file;
     struct strbuf warnings;         /* one line each; empty when there is nothing to say */
 };
 
