@@ -37,7 +37,7 @@ static int run_pairs(skua_session *s, const int32_t *ids, int32_t n_pairs, const
         e->seqs[0].kv_pages = pages->pages;
         e->seqs[0].n_kv_pages = pages->n_pages;
         struct kern_view rows = {hidden, (size_t)begin * n_embd * sizeof(float)};
-        rc = forward_mtp(e->forward, &e->weights.mtp, &b, rows, n_embd, &last, begin + n == n_pairs ? 1 : 0, FORWARD_LOGITS, err);
+        rc = forward_mtp(e->forward, &e->weights.mtp, &b, rows, n_embd, &last, begin + n == n_pairs ? 1 : 0, 0, err);
     }
     return rc;
 }

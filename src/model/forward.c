@@ -275,19 +275,28 @@ _Static_assert(FORWARD_MAX_OUT <= KERN_ARGMAX_ROWS, "rows of one ARGMAX");
 
 static int32_t argmax_blocks(int32_t n_out) { return (n_out + KERN_ARGMAX_COLUMNS - 1) / KERN_ARGMAX_COLUMNS; }
 
-/* The best token of each row, among those that allow names, in place of its logits. */
-static void emit_argmax(struct forward *f, const struct kern_weight *head, struct kern_view allow, struct input *in)
+/* The best token of each row in place of its logits. */
+static void emit_argmax(struct forward *f, const struct kern_weight *head, struct input *in)
 {
     struct kern_view x = input_for(f, -1, in, head->type), blocks = at(f, f->blocks);
     emit(f, KERN_ARGMAX, -1, "output")->p.argmax = (struct op_argmax){
-        .matmul = {.w = *head, .x = x, .x_stride = in->stride, .n_rows = in->n_rows}, .allow = allow, .blocks = blocks};
+        .matmul = {.w = *head, .x = x, .x_stride = in->stride, .n_rows = in->n_rows}, .allow = at(f, f->samplable), .blocks = blocks};
     emit(f, KERN_ARGMAX_MERGE, -1, "output_best")->p.argmax_merge =
         (struct op_argmax_merge){.blocks = blocks, .best = at(f, f->best), .n_blocks = argmax_blocks(head->n_out), .n_rows = in->n_rows};
 }
 
-/* Rows of x through a final norm and the head. allow: for FORWARD_BEST. */
-static void emit_head(struct forward *f, struct kern_view norm, const struct kern_weight *head, struct kern_view allow,
-                      const int32_t *out_rows, int32_t n_out, enum forward_out kind)
+/* The same for the k best of each row. */
+static void emit_topk(struct forward *f, const struct kern_weight *head, struct kern_view allow, int32_t k, struct input *in)
+{
+    struct kern_view x = input_for(f, -1, in, head->type), blocks = at(f, f->blocks);
+    emit(f, KERN_TOPK, -1, "output")->p.topk = (struct op_topk){
+        .matmul = {.w = *head, .x = x, .x_stride = in->stride, .n_rows = in->n_rows}, .allow = allow, .blocks = blocks, .k = k};
+    emit(f, KERN_TOPK_MERGE, -1, "output_best")->p.topk_merge = (struct op_topk_merge){
+        .blocks = blocks, .best = at(f, f->best), .n_blocks = argmax_blocks(head->n_out), .n_rows = in->n_rows, .k = k};
+}
+
+/* Rows of x through a final norm: the head's input. */
+static struct input emit_out_rows(struct forward *f, struct kern_view norm, const int32_t *out_rows, int32_t n_out)
 {
     const struct model_config *c = f->c;
     struct kern_view picked = at(f, f->out_x), hidden = at(f, f->out_hidden);
@@ -295,11 +304,16 @@ static void emit_head(struct forward *f, struct kern_view norm, const struct ker
     emit(f, KERN_GET_ROWS, -1, "output_rows")->p.get_rows = (struct op_get_rows){
         .in = at(f, f->x), .out = picked, .in_stride = c->n_embd, .out_stride = c->n_embd, .n = c->n_embd, .n_get = n_out, .rows = f->rows};
     emit_norm(f, -1, "output_norm", picked, c->n_embd, norm, hidden, c->n_embd, n_out);
-    struct input in = {.x = hidden, .stride = c->n_embd, .n = c->n_embd, .n_rows = n_out};
+    return (struct input){.x = hidden, .stride = c->n_embd, .n = c->n_embd, .n_rows = n_out};
+}
+
+static void emit_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum forward_out kind)
+{
+    struct input in = emit_out_rows(f, f->w->output_norm, out_rows, n_out);
     if (kind == FORWARD_BEST)
-        emit_argmax(f, head, allow, &in);
+        emit_argmax(f, &f->w->head, &in);
     else
-        emit_matmul(f, -1, "output", head, &in, at(f, f->logits), c->n_vocab, false);
+        emit_matmul(f, -1, "output", &f->w->head, &in, at(f, f->logits), f->c->n_vocab, false);
 }
 
 static void emit_tap(struct forward *f, int32_t layer)
@@ -369,7 +383,7 @@ int forward_trunk(struct forward *f, const struct kern_batch *b, const int32_t *
     }
     emit_capture_hidden(f, b->n_rows);
     if (n_out)
-        emit_head(f, f->w->output_norm, &f->w->head, at(f, f->samplable), out_rows, n_out, kind);
+        emit_head(f, out_rows, n_out, kind);
     return run(f, b, err);
 }
 
@@ -380,7 +394,7 @@ int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum
     if (rc)
         return rc;
     f->n_ops = 0;
-    emit_head(f, f->w->output_norm, &f->w->head, at(f, f->samplable), out_rows, n_out, kind);
+    emit_head(f, out_rows, n_out, kind);
     return run(f, &b, err);
 }
 
@@ -401,10 +415,10 @@ static void emit_mtp_join(struct forward *f, const struct mtp_weights *m, int la
 }
 
 int forward_mtp(struct forward *f, const struct mtp_weights *m, const struct kern_batch *b, struct kern_view hidden, int32_t hidden_stride,
-                const int32_t *out_rows, int32_t n_out, enum forward_out kind, skua_error *err)
+                const int32_t *out_rows, int32_t n_out, int32_t n_top, skua_error *err)
 {
     const struct model_config *c = f->c;
-    int rc = check_batch(f, b, n_out, err);
+    int rc = check_batch(f, b, n_out > n_out * n_top ? n_out : n_out * n_top, err);
     if (rc)
         return rc;
     struct kern_view x = at(f, f->x), joined = at(f, f->mtp_in);
@@ -416,8 +430,13 @@ int forward_mtp(struct forward *f, const struct mtp_weights *m, const struct ker
               2 * c->n_embd, b->n_rows);
     emit_mtp_join(f, m, c->n_layer, joined, x, b->n_rows);
     emit_block(f, b, c->n_layer, &m->block, x);
-    if (n_out)
-        emit_head(f, m->head_norm, &m->head, m->allow.buf ? m->allow : at(f, f->samplable), out_rows, n_out, kind);
+    if (n_out) {
+        struct input in = emit_out_rows(f, m->head_norm, out_rows, n_out);
+        if (n_top)
+            emit_topk(f, &m->head, m->allow.buf ? m->allow : at(f, f->samplable), n_top, &in);
+        else
+            emit_matmul(f, -1, "output", &m->head, &in, at(f, f->logits), c->n_vocab, false);
+    }
     return run(f, b, err);
 }
 
@@ -432,6 +451,12 @@ struct kern_best forward_read_best(struct forward *f, int32_t i)
     struct kern_best best;
     f->dev->ops->read(f->dev, at(f, f->best + (size_t)i * sizeof best), &best, sizeof best);
     return best;
+}
+
+void forward_read_top(struct forward *f, int32_t i, int32_t n_top, struct kern_best *dst)
+{
+    size_t row = (size_t)n_top * sizeof *dst;
+    f->dev->ops->read(f->dev, at(f, f->best + (size_t)i * row), dst, row);
 }
 
 void forward_read_out_hidden(struct forward *f, int32_t i, float *dst)

@@ -64,7 +64,6 @@ struct draft_request {
 };
 
 struct drafter;
-struct seq; /* model/seq.h */
 
 struct drafter_ops {
     const char *kind; /* "dflash", "dflash2", "dspark", "mtp", "lookup" */
@@ -93,8 +92,6 @@ struct drafter {
     bool lost;           /* its context is gone (truncate said false, or an error): it proposes nothing until reset */
     bool save_whole;     /* the caller's: what save writes is for another session or process */
     struct drafter_needs needs;
-    struct seq *kv;      /* NULL, or pages of its own that save leaves out because truncate brings them back, kv->n_pos positions of them.
-                            Who fills a drafter from a file or from another session fills these pages, sets n_pos, and calls load */
 };
 
 #endif

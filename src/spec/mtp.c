@@ -13,7 +13,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "model/seq.h"
+#include "spec/candidates.h"
 
 #define WAIT_ROWS 64
 
@@ -23,7 +25,7 @@ struct mtp {
     struct seq kv;           /* n_pos: slots done */
 
     struct kern_buf *rows;   /* stash: [cap][n_embd] */
-    int32_t *next;           /* [cap] the token behind row i; of the last row once it is known */
+    int32_t *next;           /* [cap] the token behind row i; of the last row -1, until it is known */
     int32_t cap, n_rows;
     int32_t anchor;          /* token of the slot behind kv.n_pos, which the last proposal has done; -1: none */
 
@@ -31,10 +33,14 @@ struct mtp {
     int32_t *index;          /* [cap] 0, 1, 2, ... */
 };
 
-/* What save writes, followed by int32_t next[n_rows] and float rows[n_rows][n_embd]. */
+/* What save writes, followed by pages (if whole), int32_t next[n_rows] and float rows[n_rows][n_embd]. */
 struct saved {
+    char magic[8];
+    uint64_t page_bytes;
     int32_t n_pos, n_rows, n_embd;
+    int32_t whole; /* 1: with the pages of the slots done */
 };
+static const char saved_magic[8] = "mtp1";
 
 static struct mtp *mtp_of(struct drafter *d) { return (struct mtp *)d; }
 
@@ -55,8 +61,8 @@ static int copy_rows(struct mtp *m, struct kern_view from, int32_t stride, int32
     return m->m.dev->ops->run(m->m.dev, &op, 1, &b, err);
 }
 
-/* The block over n slots from slot begin on; with_best: and the head for the last of them. */
-static int run_slots(struct mtp *m, int32_t begin, const int32_t *tokens, struct kern_view hidden, int32_t n, bool with_best,
+/* The block over n slots from slot begin on; n_top not 0: and the head's best tokens for the last of them. */
+static int run_slots(struct mtp *m, int32_t begin, const int32_t *tokens, struct kern_view hidden, int32_t n, int32_t n_top,
                      skua_error *err)
 {
     const struct kern_seq seq = {.n_rows = n, .pos_begin = begin, .state = m->kv.state, .kv_pages = m->kv.pages,
@@ -65,16 +71,16 @@ static int run_slots(struct mtp *m, int32_t begin, const int32_t *tokens, struct
     const int32_t last = n - 1;
     for (int32_t i = 0; i < n; i++)
         m->pos[i] = begin + i;
-    return forward_mtp(m->m.forward, m->m.weights, &b, hidden, m->m.config->n_embd, &last, with_best ? 1 : 0, FORWARD_BEST, err);
+    return forward_mtp(m->m.forward, m->m.weights, &b, hidden, m->m.config->n_embd, &last, n_top ? 1 : 0, n_top, err);
 }
 
 /* Do the slots of the first n rows of the stash, whose next tokens are known. */
-static int do_slots(struct mtp *m, int32_t n, bool with_best, skua_error *err)
+static int do_slots(struct mtp *m, int32_t n, int32_t n_top, skua_error *err)
 {
     int rc = seq_reserve(&m->kv, m->kv.n_pos + n, err);
     for (int32_t done = 0, step; done < n && !rc; done += step) {
         step = n - done < m->m.max_rows ? n - done : m->m.max_rows;
-        rc = run_slots(m, m->kv.n_pos + done, m->next + done, row_at(m, done), step, with_best && done + step == n, err);
+        rc = run_slots(m, m->kv.n_pos + done, m->next + done, row_at(m, done), step, done + step == n ? n_top : 0, err);
     }
     return rc;
 }
@@ -86,6 +92,7 @@ static int settle(struct mtp *m, skua_error *err)
     if (!rc) {
         m->kv.n_pos += m->n_rows - 1;
         m->n_rows = 1;
+        m->next[0] = -1;
     }
     return rc;
 }
@@ -112,10 +119,11 @@ static int stash(struct mtp *m, const struct draft_rows *r, int32_t begin, int32
         return rc;
     memcpy(m->next + m->n_rows, ids + 1, (size_t)(n - 1) * sizeof *ids);
     m->n_rows += n;
+    m->next[m->n_rows - 1] = -1;
     m->base.n_pos += n;
     if (m->n_rows <= WAIT_ROWS)
         return 0;
-    rc = do_slots(m, m->n_rows - 1, false, err);
+    rc = do_slots(m, m->n_rows - 1, 0, err);
     return rc ? rc : settle(m, err);
 }
 
@@ -137,42 +145,50 @@ static int mtp_extend(struct drafter *d, const struct draft_rows *r, skua_error 
     return lose(m, rc);
 }
 
-/* The token that the head found best for the last row run; -1 when there is none that could be drafted. */
-static int32_t best_token(const struct mtp *m)
+/* Draft number out->n out of what the head found best for the last row run. False: nothing that could be drafted. */
+static bool choose(const struct mtp *m, const struct draft_request *q, int32_t n_top, struct draft *out)
 {
-    const struct kern_best best = forward_read_best(m->m.forward, 0);
-    if (best.column < 0 || !isfinite(best.value))
-        return -1;
-    return m->m.weights->ids ? m->m.weights->ids[best.column] : best.column;
+    const int32_t *ids = m->m.weights->ids, i = out->n;
+    struct kern_best top[MTP_SAMPLED];
+    double score[MTP_SAMPLED];
+    float p[MTP_SAMPLED];
+    int32_t n = 0, at = 0;
+    forward_read_top(m->m.forward, 0, n_top, top);
+    for (; n < n_top && top[n].column >= 0; n++)
+        score[n] = (double)top[n].value;
+    if (n == 0 || !isfinite(score[0]))
+        return false;
+    out->n_top[i] = 0;
+    if (q->temperature > 0.0) {
+        candidates_softmax(score, n, q->temperature, out->top_p[i]);
+        at = candidates_draw(out->top_p[i], n, rng_uniform(q->seed, (uint64_t)m->base.n_pos + 1 + (uint64_t)i, DRAFT_DRAW));
+        for (int32_t k = 0; k < n; k++)
+            out->top_ids[i][k] = ids ? ids[top[k].column] : top[k].column;
+        out->n_top[i] = n;
+    }
+    candidates_softmax(score, n < MTP_TOP ? n : MTP_TOP, 1.0, p);
+    out->ids[i] = ids ? ids[top[at].column] : top[at].column;
+    out->confidence[i] = at < MTP_TOP ? p[at] : 0.0f;
+    out->n++;
+    return true;
 }
 
-static int draft_chain(struct mtp *m, int32_t anchor, int32_t n_max, struct draft *out, skua_error *err)
+static int draft_chain(struct mtp *m, const struct draft_request *q, int32_t n_max, struct draft *out, skua_error *err)
 {
-    const int32_t slot = m->base.n_pos - 1; /* of (anchor, last row) */
+    const int32_t slot = m->base.n_pos - 1, n_top = q->temperature > 0.0 ? MTP_SAMPLED : MTP_TOP; /* slot of (anchor, last row) */
     int rc = seq_reserve(&m->kv, slot + n_max, err);
     if (rc)
         return rc;
-    m->next[m->n_rows - 1] = anchor;
-    rc = do_slots(m, m->n_rows, true, err);
+    m->next[m->n_rows - 1] = q->anchor;
+    rc = do_slots(m, m->n_rows, n_top, err);
     if (!rc)
         rc = settle(m, err);
     if (rc)
         return rc;
-    m->anchor = anchor;
-    for (;;) {
-        const int32_t token = best_token(m), i = out->n;
-        if (token < 0)
-            return 0;
-        out->ids[i] = token;
-        out->confidence[i] = -1.0f;
-        out->n_top[i] = 0;
-        out->n++;
-        if (out->n == n_max)
-            return 0;
-        rc = run_slots(m, slot + out->n, &out->ids[i], forward_out_hidden(m->m.forward), 1, true, err);
-        if (rc)
-            return rc;
-    }
+    m->anchor = q->anchor;
+    while (choose(m, q, n_top, out) && out->n < n_max && !rc)
+        rc = run_slots(m, slot + out->n, &out->ids[out->n - 1], forward_out_hidden(m->m.forward), 1, n_top, err);
+    return rc;
 }
 
 static int mtp_propose(struct drafter *d, const struct draft_request *q, struct draft *out, skua_error *err)
@@ -182,7 +198,7 @@ static int mtp_propose(struct drafter *d, const struct draft_request *q, struct 
     out->match = 0;
     if (d->lost || !d->n_pos || q->n_max < 1)
         return 0;
-    return lose(m, draft_chain(m, q->anchor, q->n_max < d->n_max ? q->n_max : d->n_max, out, err));
+    return lose(m, draft_chain(m, q, q->n_max < d->n_max ? q->n_max : d->n_max, out, err));
 }
 
 static void mtp_reset(struct drafter *d)
@@ -214,38 +230,90 @@ static bool mtp_truncate(struct drafter *d, int32_t n)
     return !d->lost;
 }
 
+static size_t pages_of(int32_t n_slots) { return ((size_t)n_slots + KV_PAGE_ROWS - 1) / KV_PAGE_ROWS; }
+
+static size_t saved_size(const struct mtp *m, const struct saved *s)
+{
+    const size_t pages = s->whole ? pages_of(s->n_pos - s->n_rows) * m->kv.page_bytes : 0;
+    return sizeof *s + pages + (size_t)s->n_rows * (sizeof *m->next + row_bytes(m));
+}
+
+/* Slots stay when a session goes back, so that only the rows that wait have to be kept. */
+static struct saved describe(const struct mtp *m)
+{
+    struct saved s = {.page_bytes = m->kv.page_bytes, .n_pos = m->base.n_pos, .n_rows = m->n_rows, .n_embd = m->m.config->n_embd,
+                      .whole = m->base.save_whole};
+    memcpy(s.magic, saved_magic, sizeof s.magic);
+    return s;
+}
+
 static size_t mtp_save_size(const struct drafter *d)
 {
     const struct mtp *m = (const struct mtp *)d;
-    return d->lost || !m->n_rows ? 0 : sizeof(struct saved) + (size_t)m->n_rows * (sizeof *m->next + row_bytes(m));
+    const struct saved s = describe(m);
+    return d->lost || !m->n_rows ? 0 : saved_size(m, &s);
 }
 
 static void mtp_save(const struct drafter *d, void *dst)
 {
     const struct mtp *m = (const struct mtp *)d;
-    const struct saved s = {d->n_pos, m->n_rows, m->m.config->n_embd};
-    const size_t next = (size_t)m->n_rows * sizeof *m->next;
+    const struct saved s = describe(m);
+    struct dev *dev = m->m.dev;
     char *p = dst;
     if (d->lost || !m->n_rows)
         return;
     memcpy(p, &s, sizeof s);
-    memcpy(p + sizeof s, m->next, next);
-    m->m.dev->ops->read(m->m.dev, row_at(m, 0), p + sizeof s + next, (size_t)m->n_rows * row_bytes(m));
+    p += sizeof s;
+    for (size_t i = 0; s.whole && i < pages_of(m->kv.n_pos); i++, p += m->kv.page_bytes)
+        dev->ops->read(dev, (struct kern_view){m->kv.pages[i], 0}, p, m->kv.page_bytes);
+    memcpy(p, m->next, (size_t)m->n_rows * sizeof *m->next);
+    dev->ops->read(dev, row_at(m, 0), p + (size_t)m->n_rows * sizeof *m->next, (size_t)m->n_rows * row_bytes(m));
 }
 
-static int bad_state(struct mtp *m, skua_error *err, const char *what)
+static int check_saved(const struct mtp *m, const struct saved *s, int32_t n, const char *src, size_t size, skua_error *err)
 {
-    m->base.lost = true;
-    return error_set(err, SKUA_EFORMAT, "saved state of the MTP block: %s", what);
+    if (size < sizeof *s || memcmp(s->magic, saved_magic, sizeof s->magic) || s->n_embd != m->m.config->n_embd ||
+        s->page_bytes != m->kv.page_bytes || s->n_pos != n || s->n_rows < 1 || s->n_rows > n || s->n_rows > m->cap || s->whole < 0 ||
+        s->whole > 1 || size != saved_size(m, s))
+        return error_set(err, SKUA_EFORMAT, "the MTP drafter's saved state is not of this drafter at position %d", n);
+    if (!s->whole && m->kv.n_pos < n - s->n_rows)
+        return error_set(err, SKUA_ESTATE, "the MTP drafter's saved state at position %d needs what was computed before; %d of %d rows are "
+                         "there", n, m->kv.n_pos, n - s->n_rows);
+    for (int32_t i = 0; i + 1 < s->n_rows; i++) { /* the last row's is not known yet */
+        int32_t token;
+        memcpy(&token, src + size - (size_t)s->n_rows * (sizeof token + row_bytes(m)) + (size_t)i * sizeof token, sizeof token);
+        if (token < 0 || token >= m->m.config->n_vocab)
+            return error_set(err, SKUA_EFORMAT, "the MTP drafter's saved state holds token %d, expected 0 to %d", token,
+                             m->m.config->n_vocab - 1);
+    }
+    return 0;
+}
+
+static int fill(struct mtp *m, const struct saved *s, const char *p, skua_error *err)
+{
+    struct dev *dev = m->m.dev;
+    const int32_t done = s->n_pos - s->n_rows;
+    int rc = s->whole ? seq_reserve(&m->kv, done, err) : 0;
+    if (rc)
+        return rc;
+    for (size_t i = 0; s->whole && i < pages_of(done); i++, p += m->kv.page_bytes)
+        dev->ops->write(dev, (struct kern_view){m->kv.pages[i], 0}, p, m->kv.page_bytes);
+    memcpy(m->next, p, (size_t)s->n_rows * sizeof *m->next);
+    dev->ops->write(dev, row_at(m, 0), p + (size_t)s->n_rows * sizeof *m->next, (size_t)s->n_rows * row_bytes(m));
+    m->n_rows = s->n_rows;
+    m->kv.n_pos = done;
+    m->base.lost = false;
+    return 0;
 }
 
 static int mtp_load(struct drafter *d, int32_t n, const void *src, size_t size, skua_error *err)
 {
     struct mtp *m = mtp_of(d);
-    struct saved s;
-    const char *p = src;
-    /* a session that was ahead may still have the rows; one that never was there has the slots from a file */
-    if (n <= d->n_pos && (mtp_truncate(d, n) || !size))
+    struct saved s = {.whole = 0};
+    if (size >= sizeof s)
+        memcpy(&s, src, sizeof s);
+    /* a session that was ahead may have all of it still */
+    if (!s.whole && n <= d->n_pos && (mtp_truncate(d, n) || !size))
         return 0;
     d->n_pos = n;
     d->lost = true;
@@ -253,25 +321,11 @@ static int mtp_load(struct drafter *d, int32_t n, const void *src, size_t size, 
     m->anchor = -1;
     if (!size)
         return 0;
-    if (size < sizeof s)
-        return bad_state(m, err, "too short");
-    memcpy(&s, p, sizeof s);
-    if (s.n_embd != m->m.config->n_embd || s.n_pos != n || s.n_rows < 1 || s.n_rows > n || s.n_rows > m->cap ||
-        size != sizeof s + (size_t)s.n_rows * (sizeof *m->next + row_bytes(m)))
-        return bad_state(m, err, "of another model or length");
-    if (m->kv.n_pos < n - s.n_rows)
-        return bad_state(m, err, "the cache rows before it are not there");
-    const size_t next = (size_t)s.n_rows * sizeof *m->next;
-    memcpy(m->next, p + sizeof s, next);
-    for (int32_t i = 0; i + 1 < s.n_rows; i++)
-        if (m->next[i] < 0 || m->next[i] >= m->m.config->n_vocab)
-            return bad_state(m, err, "a token that is not in the vocabulary");
-    m->m.dev->ops->write(m->m.dev, row_at(m, 0), p + sizeof s + next, (size_t)s.n_rows * row_bytes(m));
-    m->n_rows = s.n_rows;
-    m->kv.n_pos = n - s.n_rows;
-    d->lost = false;
-    return 0;
+    int rc = check_saved(m, &s, n, src, size, err);
+    return rc ? rc : fill(m, &s, (const char *)src + sizeof s, err);
 }
+
+const struct seq *mtp_cache(const struct drafter *d) { return &((const struct mtp *)d)->kv; }
 
 static size_t mtp_bytes(const struct drafter *d)
 {
@@ -328,7 +382,6 @@ int mtp_create(const struct mtp_model *model, struct drafter **out, skua_error *
     m->m = *model;
     m->cap = WAIT_ROWS + model->max_rows;
     m->anchor = -1;
-    m->base.kv = &m->kv;
     int rc = allocate(m, err);
     if (rc) {
         mtp_free(&m->base);

@@ -25,8 +25,14 @@ struct mtp_model {
     const char *name;                   /* for people, as drafter.name: "mtp (bundled)" */
 };
 
-/* A drafter for one new session. SKUA_ESTATE when there is no block, SKUA_ENOMEM. It keeps a copy of *m. Sampled requests
-   (draft_request.temperature) get the same chain of best tokens, as point masses. */
+/* A drafter for one new session. SKUA_ESTATE when there is no block, SKUA_ENOMEM. It keeps a copy of *m. Confidences are shares among the
+   MTP_TOP best tokens; sampled drafts are drawn from the MTP_SAMPLED best. */
+#define MTP_TOP 8
+#define MTP_SAMPLED 32
 int mtp_create(const struct mtp_model *m, struct drafter **out, skua_error *err);
+
+/* The cache of the block, n_pos slots of which are done: for tests. */
+struct seq;
+const struct seq *mtp_cache(const struct drafter *d);
 
 #endif

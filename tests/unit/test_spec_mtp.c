@@ -2,6 +2,8 @@
  * memcmp; its first draft is what the block says by inspection; and its drafts are accepted often enough. */
 #include "recorded.h"
 
+#include <math.h>
+
 #include "base/mem.h"
 #include "model/seq.h"
 #include "spec/mtp.h"
@@ -29,13 +31,14 @@ static struct drafter *drafter_new(skua_engine *e)
 /* The first n slots of two drafters' caches. */
 static bool same_cache(const skua_engine *e, const struct drafter *a, const struct drafter *b, int32_t n)
 {
-    const size_t row = a->kv->page_bytes / (2 * (size_t)e->config.n_head_kv * KV_PAGE_ROWS), plane = row * KV_PAGE_ROWS;
-    bool same = a->kv->page_bytes == b->kv->page_bytes;
+    const struct seq *x = mtp_cache(a), *y = mtp_cache(b);
+    const size_t row = x->page_bytes / (2 * (size_t)e->config.n_head_kv * KV_PAGE_ROWS), plane = row * KV_PAGE_ROWS;
+    bool same = x->page_bytes == y->page_bytes && x->n_pos == y->n_pos;
     for (int32_t i = 0; i < n; i++)
         for (size_t p = 0; p < 2 * (size_t)e->config.n_head_kv; p++) {
             const size_t at = p * plane + (size_t)(i % KV_PAGE_ROWS) * row;
-            const struct kern_buf *x = a->kv->pages[i / KV_PAGE_ROWS], *y = b->kv->pages[i / KV_PAGE_ROWS];
-            same &= !memcmp((const char *)x->host + at, (const char *)y->host + at, row);
+            const struct kern_buf *u = x->pages[i / KV_PAGE_ROWS], *v = y->pages[i / KV_PAGE_ROWS];
+            same &= !memcmp((const char *)u->host + at, (const char *)v->host + at, row);
         }
     return same;
 }
@@ -57,7 +60,7 @@ static void test_pieces(const struct recorded *r)
     const int32_t n = r->n - 1;
     feed(whole, r, n, n);
     const struct draft want = *propose(whole, r->ids[n], DEPTH);
-    CHECK(want.n == DEPTH && want.match == 0 && want.confidence[0] < 0 && want.n_top[DEPTH - 1] == 0, "%d drafts", want.n);
+    CHECK(want.n == DEPTH && want.match == 0 && want.n_top[DEPTH - 1] == 0, "%d drafts", want.n);
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         struct drafter *d = drafter_new(r->e);
         feed(d, r, n, chunks[i]);
@@ -149,40 +152,81 @@ static void test_truncate(const struct recorded *r)
     d->ops->free(d);
 }
 
-/* Another drafter filled with pages and saved state goes on as the first; damaged states are refused. */
-static void test_fill(const struct recorded *r)
+/* A new drafter filled with all that another one saved goes on as that does; what is no such state is refused. */
+static void test_fill(const struct recorded *r, int32_t n)
 {
-    const int32_t n = 300;
     struct drafter *from = drafter_new(r->e), *to = drafter_new(r->e);
     skua_error err = {0};
-    feed(from, r, n, 100);
-    const struct draft want = *propose(from, r->ids[n], DEPTH);
-    size_t size = from->ops->save_size(from);
-    char *saved = malloc(size), *bad = malloc(size);
+    feed(from, r, n, 40);
+    size_t part = from->ops->save_size(from);
+    char *saved = malloc(part);
     from->ops->save(from, saved);
-    CHECK(to->ops->load(to, n, saved, size, &err) == SKUA_EFORMAT && SAYS(&err, SKUA_EFORMAT, "cache rows") && to->lost, "without pages");
-    to->ops->reset(to);
-    CHECK(seq_reserve(to->kv, from->kv->n_pos, &err) == 0, "%s", err.message);
-    for (int32_t i = 0; i < to->kv->n_pages; i++)
-        memcpy(to->kv->pages[i]->host, from->kv->pages[i]->host, to->kv->page_bytes);
-    to->kv->n_pos = from->kv->n_pos;
-    CHECK(to->ops->load(to, n, saved, size - 1, &err) == SKUA_EFORMAT && SAYS(&err, SKUA_EFORMAT, "another model or length"), "cut");
-    CHECK(to->ops->load(to, n, saved, 3, &err) == SKUA_EFORMAT && SAYS(&err, SKUA_EFORMAT, "too short"), "3 bytes");
-    CHECK(to->ops->load(to, n + 1, saved, size, &err) == SKUA_EFORMAT, "of another length");
-    for (size_t i = 0; i < 3 * sizeof(int32_t); i++) {
+    const int32_t done = mtp_cache(from)->n_pos;
+    CHECK(done == 0 || (to->ops->load(to, n, saved, part, &err) == SKUA_ESTATE && to->lost), "without what came before: %s", err.message);
+    from->save_whole = true;
+    const size_t size = from->ops->save_size(from);
+    CHECK(size == part + (size_t)((done + KV_PAGE_ROWS - 1) / KV_PAGE_ROWS) * mtp_cache(from)->page_bytes, "%zu bytes", size);
+    saved = realloc(saved, size);
+    from->ops->save(from, saved);
+    const struct draft want = *propose(from, r->ids[n], DEPTH);
+    char said[120], *bad = malloc(size);
+    snprintf(said, sizeof said, "the MTP drafter's saved state is not of this drafter at position %d", n);
+    CHECK(to->ops->load(to, n, saved, size - 1, &err) == SKUA_EFORMAT && to->lost && !strcmp(err.message, said), "'%s'", err.message);
+    CHECK(to->ops->load(to, n, saved, 3, &err) == SKUA_EFORMAT, "three bytes");
+    CHECK(to->ops->load(to, n + 1, saved, size, &err) == SKUA_EFORMAT, "of another position");
+    for (size_t i = 0; i < 32; i++) {
         memcpy(bad, saved, size);
         bad[i] ^= 0x40;
-        CHECK(to->ops->load(to, n, bad, size, &err) == SKUA_EFORMAT && to->lost, "byte %zu", i);
+        CHECK(to->ops->load(to, n, bad, size, &err) < 0 && to->lost && propose(to, r->ids[n], 1)->n == 0, "byte %zu", i);
     }
     CHECK(to->ops->load(to, n, saved, size, &err) == 0 && !to->lost && to->n_pos == n, "%s", err.message);
-    CHECK(same_drafts(propose(to, r->ids[n], DEPTH), &want) && same_cache(r->e, from, to, n), "filled: other drafts");
+    CHECK(same_drafts(propose(to, r->ids[n], DEPTH), &want), "filled at %d: other drafts", n);
     feed(from, r, n + 40, 7);
     feed(to, r, n + 40, 40);
-    CHECK(same_drafts(propose(to, r->ids[n + 40], DEPTH), propose(from, r->ids[n + 40], DEPTH)), "filled, and on: other drafts");
+    CHECK(same_drafts(propose(to, r->ids[n + 40], DEPTH), propose(from, r->ids[n + 40], DEPTH)), "filled at %d, and on: other drafts", n);
+    CHECK(same_cache(r->e, from, to, n + 40), "filled at %d, and on: another cache", n);
     free(saved);
     free(bad);
     from->ops->free(from);
     to->ops->free(to);
+}
+
+/* Sampled drafts come from the softmax of the best logits, in this measure, and confidences from that of fewer. */
+static void check_drawn(const struct recorded *r, int32_t n, const float *mtp)
+{
+    const int32_t seeds = 300;
+    struct drafter *d = drafter_new(r->e);
+    struct draft out, again;
+    struct draft_request q = {.anchor = r->ids[n], .n_max = 2, .temperature = 0.8};
+    int32_t count[MTP_SAMPLED] = {0};
+    double sum = 0, few = 0;
+    skua_error err = {0};
+    feed(d, r, n, r->n);
+    for (q.seed = 0; q.seed < (uint64_t)seeds; q.seed++) {
+        const int rc = d->ops->propose(d, &q, &out, &err);
+        if (!CHECK(rc == 0 && out.n == 2 && out.n_top[0] == MTP_SAMPLED && out.n_top[1] > 0, "%s", err.message))
+            exit(1);
+        int32_t at = 0;
+        while (at < MTP_SAMPLED - 1 && out.top_ids[0][at] != out.ids[0])
+            at++;
+        count[at]++;
+        CHECK(out.top_ids[0][at] == out.ids[0], "seed %d: draft %d is none of the candidates", (int)q.seed, out.ids[0]);
+    }
+    q.seed--;
+    d->ops->propose(d, &q, &again, &err);
+    CHECK(same_drafts(&out, &again), "the same seed, other drafts");
+    for (int32_t i = 0; i < MTP_SAMPLED; i++) {
+        const double p = out.top_p[0][i], ratio = exp(((double)mtp[out.top_ids[0][i]] - mtp[out.top_ids[0][0]]) / q.temperature);
+        CHECK(fabs(p - ratio * out.top_p[0][0]) < 1e-5, "candidate %d has %g, expected %g", i, p, ratio * out.top_p[0][0]);
+        CHECK(fabs(count[i] - p * seeds) <= 5 * sqrt(p * seeds) + 1, "candidate %d was drawn %d times, expected %.1f", i, count[i],
+              p * seeds);
+        sum += p;
+        few += i < MTP_TOP ? exp((double)mtp[out.top_ids[0][i]] - mtp[out.top_ids[0][0]]) : 0;
+    }
+    CHECK(fabs(sum - 1) < 1e-5, "probabilities add up to %g", sum);
+    const struct draft best = fresh(r, n, r->ids[n]);
+    CHECK(fabs(best.confidence[0] - 1 / few) < 1e-5, "confidence %g, expected %g", (double)best.confidence[0], 1 / few);
+    d->ops->free(d);
 }
 
 /* The first draft is the best token of the block's logits by inspection. */
@@ -201,6 +245,7 @@ static void test_inspection(const struct recorded *r)
                 best = i;
         const struct draft got = fresh(r, n, r->ids[n]);
         CHECK(got.ids[0] == best, "at %d: draft %d, best logit %d", n, got.ids[0], best);
+        check_drawn(r, n, mtp);
         skua_session_free(s);
     }
     free(logits);
@@ -229,7 +274,7 @@ static void test_chain(const struct recorded *r, int32_t n)
             dev->ops->read(dev, (struct kern_view){r->hidden, (size_t)slot * row}, host, row);
         dev->ops->write(dev, (struct kern_view){hidden, 0}, host, row);
         const struct kern_view in = {hidden, 0};
-        CHECK(!forward_mtp(e->forward, &e->weights.mtp, &b, in, 0, &zero, 1, FORWARD_LOGITS, &err), "%s", err.message);
+        CHECK(!forward_mtp(e->forward, &e->weights.mtp, &b, in, 0, &zero, 1, 0, &err), "%s", err.message);
         forward_read_out_hidden(e->forward, 0, host);
         forward_read_logits(e->forward, 0, logits);
         token = -1;
@@ -368,7 +413,9 @@ int main(void)
         for (size_t k = 0; k < sizeof at / sizeof *at; k++)
             test_back(&r, at[k]);
         test_truncate(&r);
-        test_fill(&r);
+        test_fill(&r, 1);
+        test_fill(&r, 257);
+        test_fill(&r, 300);
         test_inspection(&r);
         test_chain(&r, 40);
         test_chain(&r, 254);
