@@ -95,14 +95,15 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < N_COUNTS; i++) {
             const int rows = row_counts[i];
             static int32_t pos[MAX_ROWS], seq_of[MAX_ROWS];
-            const struct kern_seq seq = {0, rows, 0, &state, NULL, 0};
+            const struct kern_seq seq = {.n_rows = rows, .state = &state};
             const struct kern_batch batch = {rows, 1, NULL, pos, seq_of, &seq};
             struct kern_op ops[] = {{.code = KERN_GDN_CONV}, {.code = KERN_GDN_QK}, {.code = KERN_GDN_GATES}, {.code = KERN_GDN_STEP},
                                     {.code = KERN_GDN_OUT}};
-            ops[0].p.gdn_conv = (struct op_gdn_conv){{&x, 0}, {&w, 0}, {&conv, 0}, channels, channels, channels, 4, 0};
+            ops[0].p.gdn_conv = (struct op_gdn_conv){{&x, 0}, {&w, 0}, {&conv, 0}, channels, channels, channels, 4, 0, 0, 0};
             ops[1].p.gdn_qk = (struct op_gdn_qk){{&conv, 0}, channels, n_key, d, 1e-6f, 0.088f};
             ops[2].p.gdn_gates = (struct op_gdn_gates){{&a, 0}, {&b, 0}, {&dt, 0}, {&ssm_a, 0}, {&decay, 0}, {&beta, 0}, n_v};
-            ops[3].p.gdn_step = (struct op_gdn_step){{&conv, 0}, {&decay, 0}, {&beta, 0}, {&out, 0}, channels, inner, n_key, n_v, d, 0};
+            ops[3].p.gdn_step = (struct op_gdn_step){{&conv, 0}, {&decay, 0}, {&beta, 0}, {&out, 0}, channels, inner, n_key, n_v, d, 0, 0,
+                                                     0};
             ops[4].p.gdn_out = (struct op_gdn_out){{&out, 0}, {&z, 0}, {&norm, 0}, {&y, 0}, inner, inner, inner, n_v, d, 1e-6f};
             size_t *offsets[] = {&ops[0].p.gdn_conv.state_offset, NULL, NULL, &ops[3].p.gdn_step.state_offset, NULL};
             double seconds[5];
