@@ -124,7 +124,7 @@ static bool create(struct setup *s, int n_head, int n_head_kv, int hd, uint32_t 
         }
     }
     s->op = (struct op_attn){{&s->q, 0}, {&s->u, 0}, {&s->out, 0}, n_head * hd, 2 * n_head * hd, n_head * hd, n_head, n_head_kv, hd,
-                             1.0f / sqrtf((float)hd), type, 0, half};
+                             1.0f / sqrtf((float)hd), type, 0, half, 0, false};
     return true;
 }
 

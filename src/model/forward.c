@@ -51,6 +51,12 @@ struct forward {
     int n_ops, cap_ops;
     int32_t rows[FORWARD_MAX_OUT]; /* stable copies for GET_ROWS */
     int32_t tap_row;
+
+    struct kern_buf *capture; /* rows kept of every pass: first the taps, then the hidden rows. NULL: none */
+    size_t capture_hidden;
+    int32_t *capture_taps, n_capture_taps;
+    bool capture_hidden_rows;
+    int32_t *all_rows; /* 0 .. max_rows - 1, for GET_ROWS; made with the first capture */
 };
 
 /* A matmul input: float rows, and which quantised copies of them lie in the act regions. */
@@ -303,6 +309,26 @@ static void emit_tap(struct forward *f, int32_t layer)
         .rows = &f->tap_row};
 }
 
+/* Of all rows, what forward_set_capture asked for. */
+static void emit_capture(struct forward *f, int32_t layer, int32_t n_rows)
+{
+    const int32_t n = f->c->n_embd;
+    for (int32_t i = 0; i < f->n_capture_taps; i++) {
+        if (f->capture_taps[i] != layer)
+            continue;
+        emit(f, KERN_GET_ROWS, layer, "capture")->p.get_rows = (struct op_get_rows){
+            .in = at(f, f->x), .out = {f->capture, (size_t)i * (size_t)n * sizeof(float)}, .in_stride = n,
+            .out_stride = f->n_capture_taps * n, .n = n, .n_get = n_rows, .rows = f->all_rows};
+    }
+}
+
+static void emit_capture_hidden(struct forward *f, int32_t n_rows)
+{
+    const int32_t n = f->c->n_embd;
+    if (f->capture_hidden_rows)
+        emit_norm(f, -1, "capture_norm", at(f, f->x), n, f->w->output_norm, (struct kern_view){f->capture, f->capture_hidden}, n, n_rows);
+}
+
 static void emit_embed(struct forward *f, const struct kern_weight *table, struct kern_view out)
 {
     emit(f, KERN_EMBED, -1, "token_embd")->p.embed = (struct op_embed){.table = *table, .out = out, .stride = f->c->n_embd};
@@ -338,7 +364,9 @@ int forward_trunk(struct forward *f, const struct kern_batch *b, const int32_t *
         emit_block(f, b, i, &f->w->blocks[i], x);
         if (tap_row >= 0)
             emit_tap(f, i);
+        emit_capture(f, i, b->n_rows);
     }
+    emit_capture_hidden(f, b->n_rows);
     if (n_out)
         emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out, kind);
     return run(f, b, err);
@@ -526,8 +554,76 @@ void forward_free(struct forward *f)
     if (!f)
         return;
     f->dev->ops->buf_free(f->dev, f->buf);
+    f->dev->ops->buf_free(f->dev, f->capture);
+    mem_free(f->capture_taps);
+    mem_free(f->all_rows);
     mem_free(f->ops);
     mem_free(f);
 }
 
-size_t forward_bytes(const struct forward *f) { return f->buf->size; }
+size_t forward_bytes(const struct forward *f) { return f->buf->size + (f->capture ? f->capture->size : 0); }
+
+/* ---- capture ---- */
+
+static int make_all_rows(struct forward *f, skua_error *err)
+{
+    if (f->all_rows)
+        return 0;
+    f->all_rows = mem_alloc((size_t)f->max_rows * sizeof *f->all_rows);
+    if (!f->all_rows)
+        return error_nomem(err, "row numbers", (size_t)f->max_rows * sizeof *f->all_rows);
+    for (int32_t i = 0; i < f->max_rows; i++)
+        f->all_rows[i] = i;
+    return 0;
+}
+
+int forward_set_capture(struct forward *f, const int32_t *taps, int32_t n_taps, bool hidden, skua_error *err)
+{
+    const size_t row = (size_t)f->max_rows * (size_t)f->c->n_embd * sizeof(float);
+    struct kern_buf *buf = NULL;
+    int32_t *copy = NULL;
+    size_t end = 0;
+    for (int32_t i = 0; i < n_taps; i++) {
+        if (taps[i] < 0 || taps[i] >= f->c->n_layer)
+            return error_set(err, SKUA_EARG, "layer %d to capture; the model has layers 0 to %d", taps[i], f->c->n_layer - 1);
+        for (int32_t k = 0; k < i; k++)
+            if (taps[k] == taps[i])
+                return error_set(err, SKUA_EARG, "layer %d to capture twice", taps[i]);
+    }
+    take(&end, row * (size_t)n_taps);
+    const size_t hidden_at = end;
+    take(&end, hidden ? row : 0);
+    int rc = end ? make_all_rows(f, err) : 0;
+    if (!rc && end)
+        rc = f->dev->ops->buf_alloc(f->dev, end, &buf, err);
+    if (!rc && n_taps && !(copy = mem_alloc((size_t)n_taps * sizeof *copy)))
+        rc = error_nomem(err, "layers to capture", (size_t)n_taps * sizeof *copy);
+    if (rc) {
+        f->dev->ops->buf_free(f->dev, buf);
+        return rc;
+    }
+    if (n_taps)
+        memcpy(copy, taps, (size_t)n_taps * sizeof *copy);
+    f->dev->ops->buf_free(f->dev, f->capture);
+    mem_free(f->capture_taps);
+    f->capture = buf;
+    f->capture_taps = copy;
+    f->n_capture_taps = n_taps;
+    f->capture_hidden = hidden_at;
+    f->capture_hidden_rows = hidden;
+    return 0;
+}
+
+struct forward_capture forward_captured(const struct forward *f)
+{
+    struct forward_capture c = {0};
+    if (f->n_capture_taps) {
+        c.taps = (struct kern_view){f->capture, 0};
+        c.taps_stride = f->n_capture_taps * f->c->n_embd;
+    }
+    if (f->capture_hidden_rows) {
+        c.hidden = (struct kern_view){f->capture, f->capture_hidden};
+        c.hidden_stride = f->c->n_embd;
+    }
+    return c;
+}

@@ -31,6 +31,19 @@ size_t forward_bytes(const struct forward *f); /* workspace size */
 int forward_trunk(struct forward *f, const struct kern_batch *batch, const int32_t *out_rows, int32_t n_out, enum forward_out kind,
                   int32_t tap_row, skua_error *err);
 
+/* What every pass of the trunk keeps of all its rows from now on: the residual behind each of the layers taps[] (0-based, the last one
+   allowed), side by side in this order, and, if hidden, the row after output_norm. Replaces what was asked for before; n_taps 0 and no
+   hidden: nothing. Memory for max_rows rows, counted by forward_bytes. SKUA_EARG for a layer that is not there, SKUA_ENOMEM: what was asked
+   for before stays. */
+int forward_set_capture(struct forward *f, const int32_t *taps, int32_t n_taps, bool hidden, skua_error *err);
+
+/* The rows that the last forward_trunk kept, in the order of its batch; valid until the next one. Strides in floats. */
+struct forward_capture {
+    struct kern_view taps, hidden; /* no buffer: not asked for */
+    int32_t taps_stride, hidden_stride;
+};
+struct forward_capture forward_captured(const struct forward *f);
+
 /* More rows of the last forward_trunk through the head: results replace those of the last call. */
 int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum forward_out kind, skua_error *err);
 

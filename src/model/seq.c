@@ -13,7 +13,7 @@ static void free_pages(struct seq *s)
 {
     for (int32_t i = 0; i < s->n_pages; i++)
         s->dev->ops->buf_free(s->dev, s->pages[i]);
-    s->n_pages = 0;
+    s->n_pages = s->first_page = 0;
 }
 
 void seq_free(struct seq *s)
@@ -40,12 +40,25 @@ int seq_reserve(struct seq *s, int32_t n_pos, skua_error *err)
         s->cap_pages = cap;
     }
     while (s->n_pages < need) {
+        if (s->n_pages < s->first_page) {
+            s->pages[s->n_pages++] = NULL;
+            continue;
+        }
         int rc = s->dev->ops->buf_alloc(s->dev, s->page_bytes, &s->pages[s->n_pages], err);
         if (rc)
             return rc;
         s->n_pages++;
     }
     return 0;
+}
+
+void seq_release(struct seq *s, int32_t first_pos)
+{
+    for (; s->first_page < first_pos / KV_PAGE_ROWS; s->first_page++)
+        if (s->first_page < s->n_pages) {
+            s->dev->ops->buf_free(s->dev, s->pages[s->first_page]);
+            s->pages[s->first_page] = NULL;
+        }
 }
 
 void seq_reset(struct seq *s)
@@ -57,5 +70,5 @@ void seq_reset(struct seq *s)
 
 size_t seq_bytes(const struct seq *s)
 {
-    return (s->state ? s->state->size : 0) + (size_t)s->n_pages * s->page_bytes;
+    return (s->state ? s->state->size : 0) + (s->n_pages > s->first_page ? (size_t)(s->n_pages - s->first_page) * s->page_bytes : 0);
 }

@@ -13,6 +13,7 @@ struct seq {
     struct kern_buf *state;     /* zero at position 0 */
     struct kern_buf **pages;    /* [n_pages], the layout that kern_seq wants */
     int32_t n_pages, cap_pages;
+    int32_t first_page;         /* those before it are gone (seq_release) */
     int32_t n_pos;              /* rows committed: the next row's position */
 };
 
@@ -20,6 +21,8 @@ struct seq {
 int  seq_init(struct seq *s, struct dev *d, size_t state_bytes, size_t page_bytes, skua_error *err);
 void seq_free(struct seq *s);                               /* zeroed allowed */
 int  seq_reserve(struct seq *s, int32_t n_pos, skua_error *err); /* pages for positions 0 .. n_pos - 1; nothing is lost on failure */
+void seq_release(struct seq *s, int32_t first_pos);         /* positions before first_pos are needed no more: their pages are given back, or
+                                                               of an empty sequence never taken */
 void seq_reset(struct seq *s);                              /* back to empty: state cleared, pages given back */
 size_t seq_bytes(const struct seq *s);                      /* device memory held */
 

@@ -31,6 +31,7 @@ static void test_matrices(void)
     costs((struct kern_op){.code = KERN_MATMUL, .p.matmul = {.w = w, .n_rows = 1}}, 100 * 2 * 144, 0, 0, 51200);
     costs((struct kern_op){.code = KERN_MATMUL, .p.matmul = {.w = w, .n_rows = 7}}, 100 * 2 * 144, 0, 0, 7 * 51200);
     costs((struct kern_op){.code = KERN_ARGMAX, .p.argmax.matmul = {.w = w, .n_rows = 2}}, 100 * 2 * 144, 0, 0, 2 * 51200);
+    costs((struct kern_op){.code = KERN_TOPK, .p.topk = {.matmul = {.w = w, .n_rows = 2}, .k = 5}}, 100 * 2 * 144, 0, 0, 2 * 51200);
     e.n_expert = 8;
     /* one row: the experts that it uses; more rows: all of them at most; a down projection has a row per pair */
     costs((struct kern_op){.code = KERN_MOE_MATMUL, .p.moe_matmul = {.w = e, .n_rows = 1, .n_used = 3}}, 3 * 28800, 0, 0, 3 * 51200);
@@ -65,6 +66,14 @@ static void test_attention(void)
     op.p.attn_pages.page_begin = 2;
     c = kern_op_cost(&op, &far_batch);
     CHECK(c.kv_bytes == row && c.macs == 6 * 64 * 2, "the last of three pages");
+    /* rows that see five positions at most: those from 506 on are read */
+    a.window = 5;
+    struct kern_op block = {.code = KERN_ATTN, .p.attn = a};
+    c = kern_op_cost(&block, &far_batch);
+    CHECK(c.kv_bytes == 7 * row && c.macs == (5 + 5 + 5) * 6 * 64 * 2, "a window");
+    block.p.attn.bidirectional = true;
+    c = kern_op_cost(&block, &far_batch);
+    CHECK(c.kv_bytes == 7 * row && c.macs == (7 + 6 + 5) * 6 * 64 * 2, "a window on what is before a block");
 }
 
 static void test_recurrence(void)
@@ -80,6 +89,7 @@ static void test_recurrence(void)
 
 static void test_others(void)
 {
+    costs((struct kern_op){.code = KERN_BLOCK_CONV, .p.block_conv = {.n = 48, .group = 16, .kernel = 2}}, 2 * 48 * 4, 0, 0, 4 * 48 * 2);
     costs((struct kern_op){.code = KERN_RMS_NORM, .p.rms_norm = {.n = 48, .n_rows = 4}}, 192, 0, 0, 0);
     for (int code = 0; code < KERN_OP_COUNT; code++)
         if (!tested[code])

@@ -159,7 +159,7 @@ static void attn_batch(const struct kern_table *t, const struct h_kv *kv, struct
     store.p.attn_kv = (struct op_attn_kv){{&bk, 0}, {&bv, 0}, {&bnorm, 0}, {&brope, 0}, HEAD_DIM, HEAD_DIM, 1, HEAD_DIM, N_ROT,
                                           1e-6f, kv->type, kv->k_offset, kv->v_offset};
     attn.p.attn = (struct op_attn){{&bq, 0}, {&bu, 0}, {&bout, 0}, Q_FLOATS, 2 * Q_FLOATS, Q_FLOATS, HEADS, 1, HEAD_DIM,
-                                   0.176776695f, kv->type, kv->k_offset, kv->v_offset};
+                                   0.176776695f, kv->type, kv->k_offset, kv->v_offset, 0, false};
     h_run_pieces(t, &store, &h.b);
     h_run_pieces(t, &attn, &h.b);
     for (int s = 0; s < N_SEQS; s++)

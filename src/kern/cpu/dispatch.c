@@ -20,11 +20,16 @@
     { \
         kern_argmax_with(kern_matmul_##mm, op, batch, begin, end); \
     } \
+    static void topk_##tier(const struct op_topk *op, const struct kern_batch *batch, int64_t begin, int64_t end) \
+    { \
+        kern_topk_with(kern_matmul_##mm, op, batch, begin, end); \
+    } \
     static const struct kern_table table_##tier = { \
         .name = #tier, .read_memory = kern_read_memory_##isa, \
         .embed = kern_embed_scalar, .get_rows = kern_get_rows_scalar, .rms_norm = kern_rms_norm_##isa, \
         .quant_act = kern_quant_act_scalar, .matmul = kern_matmul_##mm, .moe_matmul = kern_moe_matmul_##mm, \
         .argmax = argmax_##tier, .argmax_merge = kern_argmax_merge_scalar, \
+        .topk = topk_##tier, .topk_merge = kern_topk_merge_scalar, .block_conv = kern_block_conv_scalar, \
         .router = kern_router_##isa, .moe_group = kern_moe_group_scalar, .moe_combine = kern_moe_combine_##isa, \
         .swiglu = kern_swiglu_##isa, .rope_table = kern_rope_table_scalar, .attn_q = kern_attn_q_##isa, \
         .attn_kv = kern_attn_kv_##isa, .attn = kern_attn_##isa, .attn_pages = kern_attn_pages_##isa, \

@@ -115,6 +115,22 @@ static inline char *kern_kv_row(const struct kern_seq *seq, size_t layer_offset,
     return (char *)seq->kv_pages[pos / KV_PAGE_ROWS]->host + layer_offset + row * row_bytes;
 }
 
+/* The positions that a row of the batch sees. */
+static inline struct kern_span kern_row_span(const struct op_attn *op, const struct kern_batch *batch, int64_t row)
+{
+    return kern_attn_span(op, &batch->seqs[batch->seq[row]], batch->pos[row]);
+}
+
+/* The places of the page from position start on that are seen: from .. to - 1; none when from >= to. */
+struct kern_places {
+    int32_t from, to;
+};
+static inline struct kern_places kern_places(struct kern_span seen, int32_t start)
+{
+    const int32_t from = seen.first - start, to = seen.last + 1 - start;
+    return (struct kern_places){from > 0 ? from : 0, to < KV_PAGE_ROWS ? to : KV_PAGE_ROWS};
+}
+
 /* The part of a page (counted from page_begin), row and head. */
 static inline float *kern_part(const struct op_attn_pages *op, const struct kern_batch *batch, int64_t page, int64_t row, int64_t head)
 {
