@@ -89,7 +89,8 @@ static void rig_close(struct rig *r)
 
 static struct draft_request request(const json_t *c)
 {
-    const int32_t n = (int32_t)json_integer_value(json_object_get(c, "n")), rows = (int32_t)json_integer_value(json_object_get(c, "n_rows"));
+    const int32_t n = (int32_t)json_integer_value(json_object_get(c, "n"));
+    const int32_t rows = (int32_t)json_integer_value(json_object_get(c, "n_rows"));
     return (struct draft_request){.anchor = (int32_t)json_integer_value(json_object_get(c, "anchor")), .n_max = n, .full_block = rows == 6};
 }
 
@@ -113,8 +114,8 @@ static void test_greedy(struct rig *r, const json_t *c, int no)
         const json_t *w = json_array_get(want, (size_t)i);
         const double confidence = json_number_value(json_object_get(w, "confidence"));
         CHECK(d.ids[i] == json_integer_value(json_object_get(w, "id")) && d.n_top[i] == 0, "case %d: draft %d is %d", no, i, d.ids[i]);
-        CHECK(fabs((double)d.confidence[i] - confidence) < 1e-5, "case %d: confidence %d is %g, expected %g", no, i, (double)d.confidence[i],
-              confidence);
+        CHECK(fabs((double)d.confidence[i] - confidence) < 1e-5, "case %d: confidence %d is %g, expected %g", no, i,
+              (double)d.confidence[i], confidence);
     }
 
     /* a bound between any two confidences: everything before the first draft below it */
