@@ -166,8 +166,8 @@ static int open_all(struct dflash_file *f, const char *path, const struct dflash
     return rc;
 }
 
-int dflash_file_open(struct dflash_file **out, const char *path, const struct dflash_target *t, const struct dflash_options *o, struct dev *d,
-                     skua_error *err)
+int dflash_file_open(struct dflash_file **out, const char *path, const struct dflash_target *t, const struct dflash_options *o,
+                     struct dev *d, skua_error *err)
 {
     const struct dflash_options defaults = DFLASH_DEFAULTS;
     *out = NULL;

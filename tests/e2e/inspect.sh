@@ -222,7 +222,7 @@ for f in dflash1-bf16:DFlash dflash1-q8_0:DFlash dflash2-bf16:DFlash2 dflash2-q8
     file="$SHARED/models/tiny-${f%%:*}.gguf" kind="${f##*:} drafter"
     [ -f "$file" ] || continue
     refused "${f%%:*}" 1 "the file is a $kind" "$file"
-    check "${f%%:*} is described" 'grep -q "^kind *$kind$" "$WORK/out" && grep -q "target layers *i32.3.: 2, 5, 7" "$WORK/out" && grep -q "^runs: no: unsupported: the file is a $kind" "$WORK/out"'
+    check "${f%%:*} is described" 'grep -q "^kind *$kind$" "$WORK/out" && grep -q "target layers *i32.3.: 2, 5, 7" "$WORK/out" && grep -q "  KV heads *2$" "$WORK/out" && grep -q "^runs: no: unsupported: the file is a $kind" "$WORK/out"'
 done
 
 # ---- files made from a tiny model ----
