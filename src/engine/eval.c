@@ -213,8 +213,10 @@ int skua_commit(skua_session *s, int32_t n_keep, skua_error *err)
 {
     skua_engine *e = s->engine;
     const int32_t pos = s->seq.n_pos;
+    if (s->lost)
+        return engine_session_settled(s, "commit", err);
     if (!s->n_held)
-        return s->lost ? engine_session_settled(s, "commit", err) : error_set(err, SKUA_ESTATE, "commit: no tokens of the session are held");
+        return error_set(err, SKUA_ESTATE, "commit: no tokens of the session are held");
     if (n_keep < 0 || n_keep > s->n_held)
         return error_set(err, SKUA_EARG, "commit of %d tokens; expected 0 to the %d that are held", n_keep, s->n_held);
     s->n_held = 0;

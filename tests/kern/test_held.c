@@ -71,8 +71,9 @@ static void check_held(struct held_case *c, const char *who)
     const char *name = kern_op_name(c->step.code);
     for (int s = 0; s < N_SEQS; s++) {
         const char *want = c->tapes[s] ? c->initial[s] : c->serial[MOST_ROWS][s];
-        CHECK(memcmp(c->h->seqs[s].state->host, want, c->h->seqs[s].state->size) == 0 || !c->tapes[s], "%s, %s: a held state moved", who, name);
-        CHECK(same(c, c->h->seqs[s].state->host, want, c->h->seqs[s].state->size), "%s, %s: sequence %d", who, name, s);
+        const struct kern_buf *state = c->h->seqs[s].state;
+        CHECK(memcmp(state->host, want, state->size) == 0 || !c->tapes[s], "%s, %s: a held state moved", who, name);
+        CHECK(same(c, state->host, want, state->size), "%s, %s: sequence %d", who, name, s);
     }
     CHECK(same(c, c->out.buf->host, c->plain_out, c->out.buf->size), "%s, %s: other results", who, name);
 }

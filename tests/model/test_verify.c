@@ -71,7 +71,8 @@ static void step_serially(skua_engine *e, int32_t context, struct serial *base)
     base->logits = malloc((MOST + 1) * base->n_vocab * sizeof *base->logits);
     for (int i = 0; i <= MOST; i++) {
         base->state[i] = copy_state(s);
-        eval(s, (skua_feed){.ids = ids + context + i, .n_ids = 1, .want = SKUA_LOGITS_LAST, .logits = base->logits + (size_t)i * base->n_vocab});
+        float *logits = base->logits + (size_t)i * base->n_vocab;
+        eval(s, (skua_feed){.ids = ids + context + i, .n_ids = 1, .want = SKUA_LOGITS_LAST, .logits = logits});
     }
     base->state[MOST + 1] = copy_state(s);
     skua_session_free(s);
@@ -101,14 +102,16 @@ static void verify(skua_session *s, const struct setting *set, const struct seri
         rows[i] = i < keep ? ids[n + i] : wrong[n + i];
     CHECK(!skua_snapshot_take(s, &at, &err), "%s", err.message);
     eval(s, (skua_feed){.ids = rows, .n_ids = w, .hold = true, .want = SKUA_LOGITS_ALL, .logits = logits});
-    bool ok = CHECK(same_rows(base, logits, 0, keep), "logits") && CHECK(state_is(s, base->state[0]) && s->seq.n_pos == n, "the state moved");
+    bool ok = CHECK(same_rows(base, logits, 0, keep), "logits");
+    ok &= CHECK(state_is(s, base->state[0]) && s->seq.n_pos == n, "the state moved");
     CHECK(!skua_commit(s, keep, &err), "%s", err.message);
     ok &= CHECK(s->seq.n_pos == n + keep && !memcmp(s->tokens + n, ids + n, (size_t)keep * sizeof *ids), "tokens");
     ok &= CHECK(state_is(s, base->state[keep]), "the state after the commit");
     eval(s, (skua_feed){.ids = ids + n + keep, .n_ids = 1, .want = SKUA_LOGITS_LAST, .logits = logits});
     ok &= CHECK(same_rows(base, logits, keep, 1) && state_is(s, base->state[keep + 1]), "the next token");
     if (!ok)
-        printf("%s, %s, KV %s, %d threads, context %d: %d rows, %d kept\n", set->model, e->dev->kernels, set->kv_type, set->threads, n, w, keep);
+        printf("%s, %s, KV %s, %d threads, context %d: %d rows, %d kept\n", set->model, e->dev->kernels, set->kv_type, set->threads, n, w,
+               keep);
     CHECK(!skua_session_restore(s, at, &err), "%s", err.message);
     skua_snapshot_free(at);
 }

@@ -181,7 +181,7 @@ void V16_OP(gdn_step)(const struct op_gdn_step *op, const struct kern_batch *bat
 V16_INLINE void commit_pair(float *S, int32_t d, const int nv, int32_t n_rows, const float *k, const float *u, const float *decay,
                             size_t stride)
 {
-    v16 s0[2], s1[2];
+    v16 s0[V16_TILE_COLUMNS], s1[V16_TILE_COLUMNS];
     V16_UNROLL
     for (int c = 0; c < nv; c++) {
         s0[c] = v16_load(S + 16 * c);
@@ -222,9 +222,9 @@ void V16_OP(gdn_commit)(const struct op_gdn_commit *op, const struct kern_batch 
         const float *decay = record + (int64_t)(op->n_key_head + op->n_v) * d + head;
         for (int64_t i = first; i < last; i += 2) {
             int32_t c = 0;
-            for (; c + 32 <= d; c += 32)
-                commit_pair(S + i * d + c, d, 2, seq->n_rows, k + i, u + c, decay, stride);
-            if (c < d)
+            for (; c + 16 * V16_TILE_COLUMNS <= d; c += 16 * V16_TILE_COLUMNS)
+                commit_pair(S + i * d + c, d, V16_TILE_COLUMNS, seq->n_rows, k + i, u + c, decay, stride);
+            for (; c < d; c += 16)
                 commit_pair(S + i * d + c, d, 1, seq->n_rows, k + i, u + c, decay, stride);
         }
     }
