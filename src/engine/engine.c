@@ -1,4 +1,5 @@
 /* Opening and closing an engine; its facts. */
+#include "engine/draft.h"
 #include "engine/engine.h"
 
 #include <string.h>
@@ -153,6 +154,7 @@ void skua_engine_close(skua_engine *e)
 {
     if (!e)
         return;
+    engine_draft_free(e);
     forward_free(e->forward);
     if (e->dev) {
         weights_free(&e->weights, e->dev);

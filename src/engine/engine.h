@@ -11,6 +11,8 @@
 #include "skua.h"
 #include "spec/drafter.h"
 
+struct engine_draft;
+struct session_draft;
 struct tokenizer;
 struct jinja_template;
 
@@ -28,6 +30,7 @@ struct skua_engine {
     uint32_t kv_type;
     int32_t max_rows;
     int32_t n_sessions; /* alive */
+    struct engine_draft *draft; /* NULL: nothing drafts */
 
     int32_t n_pending;  /* sessions with held rows */
 
@@ -47,6 +50,7 @@ struct skua_session {
     int32_t *tokens; /* [seq.n_pos], and the held ones behind them */
     int32_t cap_tokens, n_ctx;
     int32_t n_held, held_row; /* rows held since the last pass, the first of them in its batch; 0: none */
+    struct session_draft *draft; /* NULL: nothing drafts */
     bool lost;                /* a commit failed: the recurrent state is of no use */
 };
 
@@ -55,6 +59,8 @@ struct skua_snapshot {
     int32_t n_tokens;
     int32_t *tokens; /* [n_tokens] */
     void *state;     /* [config_state_bytes] */
+    void *draft;     /* [draft_size] what the drafters need to come back; NULL: nothing */
+    size_t draft_size;
 };
 
 /* Make an empty session of the same engine hold what another one holds. SKUA_ENOMEM, SKUA_ELIMIT: it has not the room; it is empty then. */

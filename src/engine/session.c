@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 
 int skua_session_create(skua_engine *e, int32_t n_ctx, skua_session **out, skua_error *err)
@@ -21,6 +22,11 @@ int skua_session_create(skua_engine *e, int32_t n_ctx, skua_session **out, skua_
         return rc;
     }
     e->n_sessions++;
+    rc = session_draft_create(s, err);
+    if (rc) {
+        skua_session_free(s);
+        return rc;
+    }
     *out = s;
     return 0;
 }
@@ -37,6 +43,7 @@ void skua_session_free(skua_session *s)
         return;
     forget_held(s);
     s->engine->n_sessions--;
+    session_draft_free(s);
     seq_free(&s->seq);
     mem_free(s->tokens);
     mem_free(s);
@@ -47,6 +54,7 @@ void skua_session_reset(skua_session *s)
     forget_held(s);
     s->lost = false;
     seq_reset(&s->seq);
+    session_draft_reset(s);
 }
 
 int engine_session_settled(const skua_session *s, const char *what, skua_error *err)
@@ -64,7 +72,10 @@ int32_t skua_session_ctx(const skua_session *s) { return s->n_ctx; }
 
 const int32_t *skua_session_tokens(const skua_session *s) { return s->tokens; }
 
-size_t skua_session_bytes(const skua_session *s) { return seq_bytes(&s->seq) + (size_t)s->cap_tokens * sizeof *s->tokens; }
+size_t skua_session_bytes(const skua_session *s)
+{
+    return seq_bytes(&s->seq) + (size_t)s->cap_tokens * sizeof *s->tokens + session_draft_bytes(s);
+}
 
 /* Token space and pages for total tokens. */
 static int reserve(skua_session *s, int32_t total, skua_error *err)
@@ -113,12 +124,17 @@ int skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *e
     skua_snapshot *p = mem_calloc(1, sizeof *p);
     if (!p)
         return error_nomem(err, "snapshot", sizeof *p);
-    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .tokens = mem_alloc(n * sizeof *p->tokens),
-                         .state = mem_alloc(bytes)};
-    if (!p->tokens || !p->state) {
+    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .draft_size = session_draft_save_size(s, false)};
+    p->tokens = mem_alloc(n * sizeof *p->tokens);
+    p->state = mem_alloc(bytes);
+    p->draft = p->draft_size ? mem_alloc(p->draft_size) : NULL;
+    if (!p->tokens || !p->state || (p->draft_size && !p->draft)) {
+        const size_t all = n * sizeof *p->tokens + bytes + p->draft_size;
         skua_snapshot_free(p);
-        return error_nomem(err, "snapshot", n * sizeof *p->tokens + bytes);
+        return error_nomem(err, "snapshot", all);
     }
+    if (p->draft)
+        session_draft_save(s, false, p->draft);
     if (n) /* else there may be no array of tokens */
         memcpy(p->tokens, s->tokens, n * sizeof *p->tokens);
     s->engine->dev->ops->read(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, bytes);
@@ -132,6 +148,7 @@ void skua_snapshot_free(skua_snapshot *p)
         return;
     mem_free(p->tokens);
     mem_free(p->state);
+    mem_free(p->draft);
     mem_free(p);
 }
 
@@ -153,7 +170,19 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
     s->engine->dev->ops->write(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, s->seq.state->size);
     s->seq.n_pos = p->n_tokens;
     s->lost = false;
+    session_draft_load(s, p->draft, p->draft_size);
     return 0;
+}
+
+/* The drafters of an empty session as those of another one. Without the memory for it they draft nothing. */
+static void copy_drafters(const skua_session *from, skua_session *to)
+{
+    const size_t size = session_draft_save_size(from, true);
+    void *blob = size ? mem_alloc(size) : NULL;
+    if (blob)
+        session_draft_save(from, true, blob);
+    session_draft_load(to, blob, blob ? size : 0);
+    mem_free(blob);
 }
 
 int engine_session_copy(const skua_session *from, skua_session *to, skua_error *err)
@@ -182,5 +211,6 @@ int engine_session_copy(const skua_session *from, skua_session *to, skua_error *
     mem_free(bytes);
     memcpy(to->tokens, from->tokens, (size_t)n * sizeof *to->tokens);
     to->seq.n_pos = n;
+    copy_drafters(from, to);
     return 0;
 }
