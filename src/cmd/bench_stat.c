@@ -38,11 +38,3 @@ struct bench_stat bench_stat_of(double *values, int n)
     s.mad = deviation(values, n, s.median);
     return s;
 }
-
-double bench_expected_tokens(double p, int rows)
-{
-    double sum = 0, term = 1;
-    for (int i = 0; i < rows; i++, term *= p)
-        sum += term;
-    return sum;
-}

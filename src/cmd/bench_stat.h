@@ -11,8 +11,4 @@ struct bench_stat {
 /* Of n >= 1 values, which are put in order. The median of an even number of values is the mean of the two in the middle. */
 struct bench_stat bench_stat_of(double *values, int n);
 
-/* Tokens that a round of rows >= 1 rows is expected to yield when each of its rows - 1 drafts is accepted with probability p (0..1) once
-   all before it are: 1 + p + ... + p^(rows - 1). */
-double bench_expected_tokens(double p, int rows);
-
 #endif

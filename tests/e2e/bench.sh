@@ -10,9 +10,9 @@ number='[0-9]+\.[0-9]+'
 
 run bench --help
 check "help" '[ $status -eq 0 ] && [ ! -s err ] && grep -q "^example: skua bench" out && grep -q -- "--spec-sim" out && [ "$(wc -L <out)" -le 140 ]'
-b --pp 8,16 --tg 3 --depth 0,20 --batch 4,2 --seqs 2,3 --batch-depth 20 --spec-sim 0.5,0.9 --profile --json all.json --csv all.csv --plot all.svg
-check "everything: $(cat err)" '[ $status -eq 0 ] && [ ! -s err ]'
-check "table" '(for s in prefill "decode, one step" "batch, one step" "sequences decoded" "speculation, simulated" "kernels of the matrix" "profile of the measured" "memory  "; do grep -q "^$s" out || exit 1; done)'
+b --pp 8,16 --tg 3 --depth 0,20 --batch 4,2 --seqs 2,3 --batch-depth 20 --draft auto --spec-sim 0,1 --profile --json all.json --csv all.csv --plot all.svg
+check "everything: $(cat err)" '[ $status -eq 0 ] && [ "$(cut -c -25 err)" = "skua bench: drafting: mtp"$'"'"'\n'"'"'"skua bench: drafting: loo" ]'
+check "table" '(for s in prefill "decode, one step" "batch, one step" "sequences decoded" "speculation with simulated" "kernels of the matrix" "profile of the measured" "memory  "; do grep -q "^$s" out || exit 1; done)'
 check "table: decode" 'grep -qE "^ +3 +20 +$number +$number +$number +$number +$number +$number +$number +$number +$number%$" out'
 check "table: T(1) beside the decode step" 'grep -qE "T\(1\) is [+-]$number % off" out'
 json_check "JSON" all.json <<'EOF'
@@ -27,10 +27,9 @@ all(near(r["bound_ms"], r["bytes"] / d["bandwidth"]["gb_s"] / 1e6, 1e-6 * r["bou
 d["tg"][1]["bytes"] - d["tg"][0]["bytes"] == 20 * 2 * 2 * 2 * 256 * 2
 d["model"]["file_bytes"] > d["tg"][0]["bytes"] - 2 * d["model"]["state_bytes"] > 0.8 * d["model"]["file_bytes"]
 d["batch"][0]["ratio"] == 1 and d["seqs"][0]["ratio"] == 1 and all(r["ratio"] > 0 for r in d["batch"] + d["seqs"])
-[(s["p"], s["rows"]) for s in d["spec_sim"]] == [(p, w) for p in (0.5, 0.9) for w in (1, 2, 4)]
-all(near(s["tokens_per_round"], sum(s["p"] ** i for i in range(s["rows"])), 1e-12) for s in d["spec_sim"])
-all(near(s["t_s"], 1000 * s["tokens_per_round"] / next(r["ms"] for r in d["batch"] if r["rows"] == s["rows"]), 1e-6 * s["t_s"]) for s in d["spec_sim"])
-all(sum(s["best"] for s in d["spec_sim"] if s["p"] == p) == 1 and max((s for s in d["spec_sim"] if s["p"] == p), key=lambda s: s["t_s"])["best"] for p in (0.5, 0.9))
+[s["p"] for s in d["spec_sim"]] == [0, 1] and all(s["plain_tokens"] == 64 <= s["tokens"] and s["ratio"] > 0 for s in d["spec_sim"])
+d["spec_sim"][0]["tokens"] == d["spec_sim"][0]["rounds"] and d["spec_sim"][1]["tokens"] == d["spec_sim"][1]["rounds"] + d["spec_sim"][1]["verified"]
+all(s["verified"] <= s["drafted"] and s["draft_seconds"] + s["verify_seconds"] + s["commit_seconds"] <= s["seconds"] for s in d["spec_sim"])
 d["bandwidth"]["gb_s"] == max(d["bandwidth"]["ways"].values()) == d["bandwidth"]["ways"][d["bandwidth"]["best"]] and d["bandwidth"]["buffer_bytes"] == 1 << 20
 {(k["role"], k["type"], k["rows"]) for k in d["kernels"]} >= {("output", "Q8_0", "12 bits per 32"), ("ffn_down", "Q8_0", "12 bits per 32"), ("ssm_alpha", "F32", "float32")}
 all(k["tier"] == d["machine"]["kernels"] for k in d["kernels"]) and sum(k["matrices"] for k in d["kernels"]) == 8 * 3 + 6 * 5 + 2 * 4 + 1
@@ -57,9 +56,9 @@ len(d["tg"]) == 1 and d["tg"][0]["depth"] == 0 and not d["pp"] and not d["batch"
 EOF
 b --pp 5 --csv -
 check "CSV instead of the table" '[ $status -eq 0 ] && [ "$(wc -l <out)" -eq 2 ] && head -1 out | grep -q "^kind,tokens,depth," && ! grep -q prefill out'
-b --spec-sim 1 --batch-depth 0 --json -
-json_check "the simulation brings its batches" "$WORK/out" <<'EOF'
-[r["rows"] for r in d["batch"]] == [1, 2, 4, 8, 16] and [s["tokens_per_round"] for s in d["spec_sim"]] == [1, 2, 4, 8, 16]
+b --draft mtp --draft-fixed 3 --spec-sim 1 --batch-depth 0 --json -
+json_check "a fixed number of drafts, all accepted" "$WORK/out" <<'EOF'
+not d["batch"] and all(s["drafted"] == s["verified"] == 3 * s["rounds"] and s["tokens"] == 4 * s["rounds"] for s in d["spec_sim"])
 EOF
 b --tg 2,2,1 --depth 3,1,3 --batch 1,1 --seqs 1 --batch-depth 1 -t 1 --kv-type Q8_0 --seed 5 --json -
 json_check "each once, depths rising" "$WORK/out" <<'EOF'
@@ -85,7 +84,7 @@ x "no number" 2 "--pp is ''.*integer from 1" --pp ""
 x "a comma at the end" 2 "--tg is ''" --tg 1,
 x "a word" 2 "--depth is 'deep'" --depth 0,deep
 x "nothing to evaluate" 2 "--pp is '0'.*from 1" --pp 0
-x "too many rows" 2 "--batch is '129'.*from 1 to 128" --batch 1,129
+x "too many rows" 2 "--batch is '33'.*from 1 to 32" --batch 1,33
 x "too many sequences" 2 "--seqs is '65'.*from 1 to 64" --seqs 65
 x "a rate above 1" 2 "--spec-sim is '1.5'.*from 0 to 1" --spec-sim 0.5,1.5
 x "no rate" 2 "--spec-sim is ''" --spec-sim ""
@@ -94,7 +93,9 @@ x "a long list of rates" 2 "--spec-sim has more than 32 numbers" --spec-sim "$(s
 x "no repetition" 2 "--repeat is '0'" --tg 1 -r 0
 x "two outputs at one place" 2 "more than one of --csv, --json and --plot" --tg 1 --csv - --json -
 x "a picture of nothing" 2 "--plot shows --pp, --tg and --batch" --seqs 1 --plot x.svg
-x "a drafter" 2 "unknown option --drafter" --drafter x
+x "acceptance without drafts" 2 "--spec-sim simulates acceptance.*expected --draft" --spec-sim 0.5
+x "options of drafting without drafts" 2 "options of drafting without --draft" --tg 1 --draft-max 3
+x "a drafter that is none" 1 "no-such-file.*cannot open" --tg 1 --draft no-such-file
 x "a KV type that is none" 1 "KV cache type 'Q4_K'" --tg 1 --kv-type Q4_K
 x "a folder that is not there" 1 "no/such.json" --tg 1 --json no/such.json
 refused "no model" 1 "missing.gguf" bench -m missing.gguf --tg 1

@@ -114,7 +114,7 @@ int main(void)
     struct fault_command commands[] = {
         {.run = cmd_bench,
          .args = {"bench", "-m", model, "-r", "1", "--buffer", "1m", "--pp", "2", "--tg", "1", "--depth", "0,1", "--batch", "2",
-                  "--seqs", "2", "--batch-depth", "1", "--spec-sim", "0.5", "--profile", "--csv", csv, "--json",
+                  "--seqs", "2", "--batch-depth", "1", "--draft", "auto", "--spec-sim", "0.5", "--profile", "--csv", csv, "--json",
                   json, "--plot", svg},
          .results = {csv, json, svg},
          .varies = true,
