@@ -106,9 +106,7 @@ static void put_mtp(const struct inspect_report *r, struct strbuf *out)
     else if (r->mtp == INSPECT_MTP_MISSING)
         strbuf_printf(out, "  announced (block %d), but the file has no tensors of it; the model runs without\n", r->n_layer);
     else
-        strbuf_printf(out,
-                      "  present (block %d): full attention and feed-forward like the trunk's; run by 'skua logits --mtp', not for "
-                      "drafting\n",
+        strbuf_printf(out, "  present (block %d): full attention and feed-forward like the trunk's; drafts with 'skua run --draft mtp'\n",
                       r->n_layer);
 }
 

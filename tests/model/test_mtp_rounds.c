@@ -40,8 +40,8 @@ static void must(int rc, const skua_error *err)
 static void start(skua_engine *e, struct drafted *x, const int32_t *ids, int32_t n)
 {
     skua_error err = {0};
-    const struct mtp_model m = {.config = &e->config, .weights = &e->weights.mtp, .forward = e->forward, .dev = e->dev, .kv_type = e->kv_type,
-                                .max_rows = e->max_rows, .name = "mtp (bundled)"};
+    const struct mtp_model m = {.config = &e->config, .weights = &e->weights.mtp, .forward = e->forward, .dev = e->dev,
+                                .kv_type = e->kv_type, .max_rows = e->max_rows, .name = "mtp (bundled)"};
     *x = (struct drafted){0};
     must(skua_session_create(e, N_MAX, &x->s, &err), &err);
     must(mtp_create(&m, &x->d, &err), &err);
