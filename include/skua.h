@@ -102,6 +102,14 @@ int32_t skua_snapshot_length(const skua_snapshot *p); /* tokens */
    need not be the session that the snapshot was taken from, and a snapshot may be used any number of times. */
 int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *err);
 
+/* A session in a file: tokens, recurrent state and KV cache, as they are; loading goes on with the same bits, also with other numbers of
+   threads and on another CPU. An existing file is replaced when the new one is complete, or not at all. Saving: SKUA_EIO, SKUA_ENOMEM. */
+int skua_session_save(const skua_session *s, const char *path, skua_error *err);
+
+/* A new session from a file; n_ctx 0: the limit that it had. SKUA_EFORMAT: not a session file, or damaged (checksums); SKUA_EUNSUPPORTED:
+   another version; SKUA_EARG: saved with another model file, KV cache type or precision; SKUA_ELIMIT: more tokens than n_ctx. */
+int skua_session_load(skua_engine *e, const char *path, int32_t n_ctx, skua_session **out, skua_error *err);
+
 enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL, SKUA_LOGITS_ARGMAX, SKUA_LOGITS_ARGMAX_ALL };
 
 #define SKUA_HOLD_MAX 32 /* most tokens of a feed that is held */

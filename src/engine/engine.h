@@ -86,6 +86,21 @@ int32_t engine_batch_add(skua_engine *e, struct kern_batch *b, skua_session *s, 
 /* SKUA_ESTATE, with what for in the message, unless the session's state stands for its tokens: nothing held, nothing lost. */
 int engine_session_settled(const skua_session *s, const char *what, skua_error *err);
 
+/* Token space and pages for total tokens. Nothing is lost on failure. */
+int engine_session_reserve(skua_session *s, int32_t total, skua_error *err);
+
+/* Session files with what drafters keep of the session: named pieces (1 to 15 characters). Loading gives each piece to fn (NULL: to nobody)
+   once the session is complete; the data is valid during the call. */
+struct engine_blob {
+    const char *name;
+    const void *data; /* not NULL */
+    size_t size;
+};
+typedef void engine_blob_fn(void *user, skua_session *s, const struct engine_blob *blob);
+int engine_session_save(const skua_session *s, const char *path, const struct engine_blob *blobs, int32_t n_blobs, skua_error *err);
+int engine_session_load(skua_engine *e, const char *path, int32_t n_ctx, skua_session **out, engine_blob_fn *fn, void *user,
+                        skua_error *err);
+
 /* Check ids against the vocabulary and the session's room for them, reserve pages and token space. */
 int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err);
 

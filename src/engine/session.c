@@ -77,8 +77,7 @@ size_t skua_session_bytes(const skua_session *s)
     return seq_bytes(&s->seq) + (size_t)s->cap_tokens * sizeof *s->tokens + session_draft_bytes(s);
 }
 
-/* Token space and pages for total tokens. */
-static int reserve(skua_session *s, int32_t total, skua_error *err)
+int engine_session_reserve(skua_session *s, int32_t total, skua_error *err)
 {
     if (total > s->cap_tokens) {
         int32_t cap = s->cap_tokens ? s->cap_tokens : 256;
@@ -109,7 +108,7 @@ int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_erro
     if (n_ids > s->n_ctx - s->seq.n_pos)
         return error_set(err, SKUA_ELIMIT, "context is full: %d tokens held and %d more asked for, the limit is %d (raise it with --ctx)",
                          s->seq.n_pos, n_ids, s->n_ctx);
-    return reserve(s, s->seq.n_pos + n_ids, err);
+    return engine_session_reserve(s, s->seq.n_pos + n_ids, err);
 }
 
 /* ---- snapshots ---- */
@@ -188,14 +187,14 @@ static void copy_drafters(const skua_session *from, skua_session *to)
 int engine_session_copy(const skua_session *from, skua_session *to, skua_error *err)
 {
     struct dev *d = from->engine->dev;
-    int32_t n = from->seq.n_pos, n_pages = n / KV_PAGE_ROWS + (n % KV_PAGE_ROWS != 0);
+    int32_t n = from->seq.n_pos, n_pages = seq_pages(n);
     skua_session_reset(to);
     int rc = engine_session_settled(from, "copying", err);
     if (rc)
         return rc;
     if (n > to->n_ctx)
         return error_set(err, SKUA_ELIMIT, "%d tokens to copy into a context of %d", n, to->n_ctx);
-    rc = reserve(to, n, err);
+    rc = engine_session_reserve(to, n, err);
     if (rc || !n)
         return rc;
     size_t page = from->seq.page_bytes, state = from->seq.state->size, size = page > state ? page : state;

@@ -29,7 +29,7 @@ void seq_free(struct seq *s)
 
 int seq_reserve(struct seq *s, int32_t n_pos, skua_error *err)
 {
-    int32_t need = n_pos / KV_PAGE_ROWS + (n_pos % KV_PAGE_ROWS != 0);
+    int32_t need = seq_pages(n_pos);
     if (need > s->cap_pages) {
         int32_t cap = s->cap_pages ? s->cap_pages : 8;
         while (cap < need)

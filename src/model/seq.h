@@ -18,6 +18,9 @@ struct seq {
     int32_t tape_rows;          /* that it has room for */
 };
 
+/* Pages that n positions take. */
+static inline int32_t seq_pages(int32_t n_pos) { return n_pos / KV_PAGE_ROWS + (n_pos % KV_PAGE_ROWS != 0); }
+
 /* An empty sequence. state_bytes and page_bytes: config_state_bytes, config_kv_page_bytes. */
 int  seq_init(struct seq *s, struct dev *d, size_t state_bytes, size_t page_bytes, skua_error *err);
 void seq_free(struct seq *s);                               /* zeroed allowed */
