@@ -102,7 +102,9 @@ int32_t skua_snapshot_length(const skua_snapshot *p); /* tokens */
    need not be the session that the snapshot was taken from, and a snapshot may be used any number of times. */
 int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *err);
 
-enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL, SKUA_LOGITS_ARGMAX };
+enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL, SKUA_LOGITS_ARGMAX, SKUA_LOGITS_ARGMAX_ALL };
+
+#define SKUA_HOLD_MAX 32 /* most tokens of a feed that is held */
 
 /* Tokens to append to a session. */
 typedef struct skua_feed {
@@ -110,11 +112,14 @@ typedef struct skua_feed {
     const int32_t *ids;
     int32_t n_ids;           /* >= 1 */
     enum skua_logits want;
-    float *logits;           /* the caller's: n_vocab floats for LAST, n_ids * n_vocab for ALL, unused for NONE and ARGMAX */
+    bool hold;               /* evaluate the tokens without appending them: skua_commit says how many of them stay */
+    float *logits;           /* the caller's: n_vocab floats for LAST, n_ids * n_vocab for ALL, unused for the others */
+    int32_t *best_ids;       /* the caller's, [n_ids], for ARGMAX_ALL: best_id behind each id */
+    float *best_logits;      /* and best_logit */
     int32_t best_id;         /* out, ARGMAX: the greedy choice behind the last id: the lowest of the samplable tokens with the largest
                                 logit. The lowest whose logit is NaN or +inf if there are such; -1 if all are -inf */
     float best_logit;
-    int32_t n_done;          /* out: tokens of ids that are evaluated; equals n_ids on success */
+    int32_t n_done;          /* out: tokens of ids that are evaluated; equals n_ids on success, 0 for a held feed otherwise */
 } skua_feed;
 
 /* Called between forward passes with the tokens done and the total over all feeds; return false to stop (SKUA_ECANCELED). */
@@ -122,8 +127,16 @@ typedef bool skua_progress(void *user, int32_t n_done, int32_t n_total);
 
 /* Evaluate all feeds (each session at most once), packed into forward passes of up to max_rows rows. A failure leaves every
    session valid with n_done tokens appended. Errors: SKUA_EARG for an id outside the vocabulary, SKUA_ELIMIT when a session's
-   context would overflow (checked before anything is evaluated), SKUA_ENOMEM. */
+   context would overflow (checked before anything is evaluated), SKUA_ENOMEM, SKUA_ESTATE when tokens of a session of this engine are held.
+   Feeds together with one that is held must fit one pass (SKUA_EARG). */
 int skua_eval(skua_engine *e, skua_feed *feeds, int32_t n_feeds, skua_progress *progress, void *user, skua_error *err);
+
+/* After an evaluation with hold: append the first n_keep (0 .. n_ids) of the tokens that were held and forget the others. The session is
+   then what it would be if only these had been evaluated, bit for bit, and so are the logits that the held evaluation gave for them. To
+   come for each held feed before the next skua_eval on this engine; until then the session cannot be saved, copied or restored, and
+   skua_session_reset and skua_session_free forget what is held. SKUA_ESTATE: nothing is held; SKUA_EARG: n_keep. Any other error: the
+   session's state is lost, and until it is reset or restored it refuses everything with SKUA_ESTATE. */
+int skua_commit(skua_session *s, int32_t n_keep, skua_error *err);
 
 /* ---- tokens and text ---- */
 

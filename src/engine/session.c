@@ -26,17 +26,38 @@ int skua_session_create(skua_engine *e, int32_t n_ctx, skua_session **out, skua_
     return 0;
 }
 
+static void forget_held(skua_session *s)
+{
+    s->engine->n_pending -= s->n_held > 0;
+    s->n_held = 0;
+}
+
 void skua_session_free(skua_session *s)
 {
     if (!s)
         return;
+    forget_held(s);
     s->engine->n_sessions--;
     seq_free(&s->seq);
     mem_free(s->tokens);
     mem_free(s);
 }
 
-void skua_session_reset(skua_session *s) { seq_reset(&s->seq); }
+void skua_session_reset(skua_session *s)
+{
+    forget_held(s);
+    s->lost = false;
+    seq_reset(&s->seq);
+}
+
+int engine_session_settled(const skua_session *s, const char *what, skua_error *err)
+{
+    if (s->lost)
+        return error_set(err, SKUA_ESTATE, "%s: the session's state was lost in a failed commit; reset it first", what);
+    if (s->n_held)
+        return error_set(err, SKUA_ESTATE, "%s: %d tokens of the session are held; commit them first", what, s->n_held);
+    return 0;
+}
 
 int32_t skua_session_length(const skua_session *s) { return s->seq.n_pos; }
 
@@ -65,6 +86,11 @@ static int reserve(skua_session *s, int32_t total, skua_error *err)
 int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err)
 {
     int32_t n_vocab = s->engine->config.n_vocab;
+    int rc = engine_session_settled(s, "evaluation", err);
+    if (rc)
+        return rc;
+    if (s->engine->n_pending)
+        return error_set(err, SKUA_ESTATE, "evaluation: tokens of another session of this engine are held; commit them first");
     if (n_ids < 1)
         return error_set(err, SKUA_EARG, "no tokens to evaluate");
     for (int32_t i = 0; i < n_ids; i++)
@@ -82,6 +108,9 @@ int skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *e
 {
     *out = NULL;
     size_t n = (size_t)s->seq.n_pos, bytes = s->seq.state->size;
+    int rc = engine_session_settled(s, "snapshot", err);
+    if (rc)
+        return rc;
     skua_snapshot *p = mem_calloc(1, sizeof *p);
     if (!p)
         return error_nomem(err, "snapshot", sizeof *p);
@@ -113,6 +142,8 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
 {
     if (s->engine != p->engine)
         return error_set(err, SKUA_ESTATE, "the snapshot was taken from a session of another engine");
+    if (s->n_held)
+        return engine_session_settled(s, "restoring", err);
     if (s->seq.n_pos < p->n_tokens)
         return error_set(err, SKUA_ESTATE, "the session holds %d tokens; expected the %d of the snapshot, or more", s->seq.n_pos,
                          p->n_tokens);
@@ -122,6 +153,7 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
                              p->tokens[i]);
     s->engine->dev->ops->write(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, s->seq.state->size);
     s->seq.n_pos = p->n_tokens;
+    s->lost = false;
     return 0;
 }
 
@@ -130,9 +162,12 @@ int engine_session_copy(const skua_session *from, skua_session *to, skua_error *
     struct dev *d = from->engine->dev;
     int32_t n = from->seq.n_pos, n_pages = n / KV_PAGE_ROWS + (n % KV_PAGE_ROWS != 0);
     skua_session_reset(to);
+    int rc = engine_session_settled(from, "copying", err);
+    if (rc)
+        return rc;
     if (n > to->n_ctx)
         return error_set(err, SKUA_ELIMIT, "%d tokens to copy into a context of %d", n, to->n_ctx);
-    int rc = reserve(to, n, err);
+    rc = reserve(to, n, err);
     if (rc || !n)
         return rc;
     size_t page = from->seq.page_bytes, state = from->seq.state->size, size = page > state ? page : state;

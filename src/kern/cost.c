@@ -58,10 +58,19 @@ static struct kern_cost pages_cost(const struct op_attn_pages *op, const struct 
     return attention_cost(&op->attn, batch, first, first + (int64_t)op->n_pages * KV_PAGE_ROWS);
 }
 
+/* How often GDN_CONV and GDN_STEP touch a state: held rows read it only. */
+static uint64_t state_passes(const struct kern_batch *batch)
+{
+    uint64_t n = 0;
+    for (int32_t i = 0; i < batch->n_seqs; i++)
+        n += batch->seqs[i].tape ? 1 : 2;
+    return n;
+}
+
 static struct kern_cost conv_cost(const struct op_gdn_conv *op, const struct kern_batch *batch)
 {
     return (struct kern_cost){.weight_bytes = floats((int64_t)op->n_channel * op->kernel),
-                              .state_bytes = 2 * u64(batch->n_seqs) * floats((int64_t)(op->kernel - 1) * op->n_channel),
+                              .state_bytes = state_passes(batch) * floats((int64_t)(op->kernel - 1) * op->n_channel),
                               .macs = u64(batch->n_rows) * u64(op->n_channel) * u64(op->kernel)};
 }
 
@@ -74,7 +83,17 @@ static struct kern_cost block_conv_cost(const struct op_block_conv *op, const st
 static struct kern_cost step_cost(const struct op_gdn_step *op, const struct kern_batch *batch)
 {
     const int64_t state = (int64_t)op->n_v * op->d * op->d;
-    return (struct kern_cost){.state_bytes = 2 * u64(batch->n_seqs) * floats(state), .macs = 3 * u64(batch->n_rows) * u64(state)};
+    return (struct kern_cost){.state_bytes = state_passes(batch) * floats(state), .macs = 3 * u64(batch->n_rows) * u64(state)};
+}
+
+/* The rows of a commit are those of its sequences. */
+static struct kern_cost commit_cost(const struct op_gdn_commit *op, const struct kern_batch *batch)
+{
+    const int64_t state = (int64_t)op->n_v * op->d * op->d;
+    struct kern_cost cost = {.state_bytes = 2 * u64(batch->n_seqs) * floats(state)};
+    for (int32_t i = 0; i < batch->n_seqs; i++)
+        cost.macs += u64(batch->seqs[i].n_rows) * u64(state);
+    return cost;
 }
 
 struct kern_cost kern_op_cost(const struct kern_op *op, const struct kern_batch *batch)
@@ -97,6 +116,10 @@ struct kern_cost kern_op_cost(const struct kern_op *op, const struct kern_batch 
     case KERN_GDN_CONV: return conv_cost(&op->p.gdn_conv, batch);
     case KERN_GDN_GATES: return (struct kern_cost){.weight_bytes = 2 * floats(op->p.gdn_gates.n_v)};
     case KERN_GDN_STEP: return step_cost(&op->p.gdn_step, batch);
+    case KERN_GDN_COMMIT: return commit_cost(&op->p.gdn_commit, batch);
+    case KERN_GDN_CONV_COMMIT:
+        return (struct kern_cost){.state_bytes = 2 * u64(batch->n_seqs)
+                                                 * floats((int64_t)(op->p.gdn_conv_commit.kernel - 1) * op->p.gdn_conv_commit.n_channel)};
     case KERN_GDN_OUT: return (struct kern_cost){.weight_bytes = floats(op->p.gdn_out.d)};
     case KERN_GET_ROWS:
     case KERN_QUANT_ACT:

@@ -36,6 +36,8 @@ int64_t kern_units(const struct kern_op *op, const struct kern_batch *batch)
     case KERN_GDN_GATES: return rows;
     case KERN_GDN_STEP: return seqs * op->p.gdn_step.n_v * ceil_div(op->p.gdn_step.d, 32);
     case KERN_GDN_OUT: return rows * op->p.gdn_out.n_v;
+    case KERN_GDN_COMMIT: return seqs * op->p.gdn_commit.n_v * ceil_div(op->p.gdn_commit.d, 32);
+    case KERN_GDN_CONV_COMMIT: return seqs * ceil_div(op->p.gdn_conv_commit.n_channel, 64);
     case KERN_OP_COUNT: break;
     }
     return 0;
@@ -57,6 +59,7 @@ int64_t kern_grain(const struct kern_op *op, const struct kern_batch *batch)
     case KERN_ATTN_KV: unit_elements = 4 * op->p.attn_kv.head_dim; break;
     case KERN_BLOCK_CONV: unit_elements = 2 * 256; break;
     case KERN_GDN_CONV: unit_elements = 8 * 64; break;
+    case KERN_GDN_CONV_COMMIT: unit_elements = 4 * 64; break;
     case KERN_GDN_QK: unit_elements = 2 * op->p.gdn_qk.d; break;
     case KERN_GDN_OUT: unit_elements = 4 * op->p.gdn_out.d; break;
     default: break;

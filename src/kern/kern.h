@@ -66,6 +66,8 @@ struct kern_seq {
     struct kern_buf *state;          /* recurrent state of all layers (ops carry the layer's offsets) */
     struct kern_buf *const *kv_pages;/* page p holds positions [p * KV_PAGE_ROWS, (p + 1) * KV_PAGE_ROWS) of all layers */
     int32_t n_kv_pages;
+    struct kern_buf *tape;           /* not NULL: the rows are held. They leave the state as it is, and what it takes to bring it forward by
+                                        any number of them lies here: one record per row (ops carry the layer's offset and the stride) */
 };
 
 struct kern_batch {
@@ -349,11 +351,18 @@ struct op_block_conv {
 /* GDN_CONV: causal depthwise convolution over the rows of each sequence: with x_{-K+1} .. x_{-1} from the state,
    acc = w[0] * x[t-K+1]; acc = fma(w[j], x[t-K+1+j], acc), j = 1 .. K-1; c = silu(acc). w is [n_channel][K] (K = kernel).
    State: float [K - 1][n_channel] at state_offset of the sequence's state, oldest first; updated to the last K - 1 raw rows.
+   Of held rows the state stays, and row t of the sequence is copied to its record: float x[n_channel] at tape_offset.
    Units: n_seqs * ceil(n_channel / 64). out must not be x. */
 struct op_gdn_conv {
     struct kern_view x, w, out;
     int32_t x_stride, out_stride, n_channel, kernel;
-    size_t state_offset;
+    size_t state_offset, tape_offset, tape_stride; /* tape_stride: bytes from row to row */
+};
+
+/* GDN_CONV_COMMIT: the state behind the first n_rows held rows of each sequence. Units: n_seqs * ceil(n_channel / 64). */
+struct op_gdn_conv_commit {
+    int32_t n_channel, kernel;
+    size_t state_offset, tape_offset, tape_stride;
 };
 
 /* GDN_QK: in place, per key head of q and k: v[i] = v[i] * (1 / sqrtf(dot16(v, v, d) + eps)), and q additionally times
@@ -377,11 +386,21 @@ struct op_gdn_gates {
      S = S * decay;  e[c] = fma(S[i][c], k[i], e[c]) over i in order from 0;  u[c] = (v[c] - e[c]) * beta;
      S = fma(k[i], u[c], S);  o[c] = fma(S[i][c], q[i], o[c]) over i in order from 0.
    qkv: q heads, k heads, v heads of one row as GDN_CONV and GDN_QK left them. out: [n_rows][n_v * d].
+   Of held rows (d <= KERN_HELD_KEYS then) the state stays, and the record of a row has float k[n_key_head][d], u[n_v][d], decay[n_v] at
+   tape_offset. The reference table, too, rounds u to float.
    Units: n_seqs * n_v * ceil(d / 32) (32 value columns c). */
+#define KERN_HELD_KEYS 256
 struct op_gdn_step {
     struct kern_view qkv, decay, beta, out;
     int32_t qkv_stride, out_stride, n_key_head, n_v, d;
-    size_t state_offset;
+    size_t state_offset, tape_offset, tape_stride; /* tape_stride: bytes from row to row */
+};
+
+/* GDN_COMMIT: the state behind the first n_rows held rows of each sequence: S[i][c] = fma(k[i], u[c], S[i][c] * decay), row by row, which
+   is what GDN_STEP does to it. Units: n_seqs * n_v * ceil(d / 32) (32 keys i). */
+struct op_gdn_commit {
+    int32_t n_key_head, n_v, d;
+    size_t state_offset, tape_offset, tape_stride;
 };
 
 /* GDN_OUT: per V head: y = rms(o, w) as in RMS_NORM over d values, times silu(z). In place on o allowed.
@@ -400,7 +419,8 @@ struct op_gdn_out {
     X(BLOCK_CONV, block_conv) X(MOE_MATMUL, moe_matmul) X(ROUTER, router) \
     X(MOE_GROUP, moe_group) X(MOE_COMBINE, moe_combine) X(SWIGLU, swiglu) \
     X(ROPE_TABLE, rope_table) X(ATTN_Q, attn_q) X(ATTN_KV, attn_kv) X(ATTN, attn) X(ATTN_PAGES, attn_pages) \
-    X(ATTN_MERGE, attn_merge) X(GDN_CONV, gdn_conv) X(GDN_QK, gdn_qk) X(GDN_GATES, gdn_gates) X(GDN_STEP, gdn_step) X(GDN_OUT, gdn_out)
+    X(ATTN_MERGE, attn_merge) X(GDN_CONV, gdn_conv) X(GDN_QK, gdn_qk) X(GDN_GATES, gdn_gates) X(GDN_STEP, gdn_step) X(GDN_OUT, gdn_out) \
+    X(GDN_COMMIT, gdn_commit) X(GDN_CONV_COMMIT, gdn_conv_commit)
 
 enum kern_op_code {
 #define X(CODE, name) KERN_##CODE,

@@ -378,6 +378,12 @@ size_t config_state_bytes(const struct model_config *c)
     return (size_t)c->n_recurrent * (s + conv) * sizeof(float);
 }
 
+size_t config_tape_row_bytes(const struct model_config *c)
+{
+    size_t step = (size_t)(c->n_k_head + c->n_v_head) * c->d_state + (size_t)c->n_v_head, floats = step + (size_t)c->n_conv_channel;
+    return (size_t)c->n_recurrent * ((floats + 15) / 16 * 16) * sizeof(float);
+}
+
 size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type, bool with_mtp)
 {
     size_t layers = (size_t)c->n_attn + (with_mtp ? 1 : 0);

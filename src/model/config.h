@@ -55,6 +55,9 @@ void config_read_rope(struct key_reader *r, struct model_config *c);
 /* Bytes of recurrent state (S and convolution windows, float32) of one sequence. */
 size_t config_state_bytes(const struct model_config *c);
 
+/* Bytes of what is kept of one held row (kern/kern.h): a record per recurrent layer, each a multiple of 64 bytes. */
+size_t config_tape_row_bytes(const struct model_config *c);
+
 /* Bytes of one page of KV cache (KV_PAGE_ROWS positions, K and V of the trunk's attention layers and, if with_mtp, of the MTP
    block) with cache rows of kv_type. */
 size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type, bool with_mtp);

@@ -39,6 +39,7 @@ struct forward {
     struct dev *dev;
     uint32_t kv_type;
     int32_t max_rows;
+    size_t tape_stride; /* bytes kept of a held row */
 
     struct kern_buf *buf;
     size_t x, h, rope, taps, mtp_in, out_x, out_hidden, logits, samplable, blocks, best;
@@ -175,14 +176,14 @@ static void emit_recurrent(struct forward *f, const struct kern_batch *b, int la
     emit_matmul(f, layer, "ssm_beta", &l->beta, h, beta, c->n_v_head, false);
     emit(f, KERN_GDN_CONV, layer, "ssm_conv")->p.gdn_conv = (struct op_gdn_conv){
         .x = m, .w = l->conv, .out = conv, .x_stride = channels, .out_stride = channels, .n_channel = channels, .kernel = c->conv_kernel,
-        .state_offset = l->conv_offset};
+        .state_offset = l->conv_offset, .tape_offset = l->tape_conv_offset, .tape_stride = f->tape_stride};
     emit(f, KERN_GDN_QK, layer, "ssm_qk_norm")->p.gdn_qk = (struct op_gdn_qk){
         .qk = conv, .stride = channels, .n_key_head = c->n_k_head, .d = d, .eps = 1e-6f, .q_scale = (float)(1.0 / sqrt((double)d))};
     emit(f, KERN_GDN_GATES, layer, "ssm_gates")->p.gdn_gates = (struct op_gdn_gates){
         .a = alpha, .b = beta, .dt_bias = l->dt_bias, .ssm_a = l->ssm_a, .decay = alpha, .beta = beta, .n_v = c->n_v_head};
     emit(f, KERN_GDN_STEP, layer, "ssm_step")->p.gdn_step = (struct op_gdn_step){
         .qkv = conv, .decay = alpha, .beta = beta, .out = o, .qkv_stride = channels, .out_stride = inner, .n_key_head = c->n_k_head,
-        .n_v = c->n_v_head, .d = d, .state_offset = l->s_offset};
+        .n_v = c->n_v_head, .d = d, .state_offset = l->s_offset, .tape_offset = l->tape_step_offset, .tape_stride = f->tape_stride};
     emit(f, KERN_GDN_OUT, layer, "ssm_norm_gate")->p.gdn_out = (struct op_gdn_out){
         .o = o, .z = z, .w = l->ssm_norm, .y = o, .o_stride = inner, .z_stride = inner, .y_stride = inner, .n_v = c->n_v_head, .d = d,
         .eps = c->rms_eps};
@@ -383,6 +384,27 @@ int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum
     return run(f, &b, err);
 }
 
+int forward_commit(struct forward *f, const struct kern_batch *b, skua_error *err)
+{
+    const struct model_config *c = f->c;
+    f->n_ops = 0;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        const struct block_weights *l = &f->w->blocks[i];
+        if (l->recurrent)
+            emit(f, KERN_GDN_COMMIT, i, "commit")->p.gdn_commit = (struct op_gdn_commit){
+                .n_key_head = c->n_k_head, .n_v = c->n_v_head, .d = c->d_state, .state_offset = l->s_offset,
+                .tape_offset = l->tape_step_offset, .tape_stride = f->tape_stride};
+    }
+    for (int32_t i = 0; i < c->n_layer; i++) { /* small ops, run together */
+        const struct block_weights *l = &f->w->blocks[i];
+        if (l->recurrent)
+            emit(f, KERN_GDN_CONV_COMMIT, i, "commit_conv")->p.gdn_conv_commit = (struct op_gdn_conv_commit){
+                .n_channel = c->n_conv_channel, .kernel = c->conv_kernel, .state_offset = l->conv_offset,
+                .tape_offset = l->tape_conv_offset, .tape_stride = f->tape_stride};
+    }
+    return f->n_ops ? run(f, b, err) : 0;
+}
+
 int forward_mtp(struct forward *f, const struct kern_batch *b, const float *hidden, const int32_t *out_rows, int32_t n_out, skua_error *err)
 {
     const struct model_config *c = f->c;
@@ -540,6 +562,7 @@ int forward_create(const struct model_config *c, const struct weights *w, struct
     f->dev = d;
     f->kv_type = kv_type;
     f->max_rows = max_rows;
+    f->tape_stride = config_tape_row_bytes(c);
     int rc = allocate(f, samplable, err);
     if (rc) {
         forward_free(f);

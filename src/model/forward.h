@@ -1,5 +1,9 @@
 /* The forward pass: a batch of rows through the trunk, the output head, or the MTP block, as one op list for the device.
  *
+ * The rows of a sequence may be held (kern_seq.tape): they go through the trunk like others, but the recurrent state stays, until
+ * forward_commit brings it forward by the rows that are to be kept, bit for bit as if only these had been evaluated. Their KV rows are
+ * written; what lies behind the committed positions is overwritten by later rows.
+ *
  * A forward object owns the workspace (activations for up to max_rows rows) and the op list; nothing is allocated in a step.
  * Row results are pure functions of the rows before them in their sequence (kern/kern.h). */
 #ifndef SKUA_MODEL_FORWARD_H
@@ -46,6 +50,9 @@ struct forward_capture forward_captured(const struct forward *f);
 
 /* More rows of the last forward_trunk through the head: results replace those of the last call. */
 int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum forward_out kind, skua_error *err);
+
+/* The recurrent state of each sequence of the batch behind the first n_rows of its held rows. Only seqs of the batch is looked at. */
+int forward_commit(struct forward *f, const struct kern_batch *batch, skua_error *err);
 
 /* Run the MTP block over rows (token x_{p+1}, hidden h_p): hidden is host memory [n_rows][n_embd], h after output_norm. The rows'
    positions count in the MTP block's own cache (the sequences' pages). Logits as of forward_head. Needs weights.mtp.present. */

@@ -23,6 +23,7 @@ void seq_free(struct seq *s)
     free_pages(s);
     mem_free(s->pages);
     s->dev->ops->buf_free(s->dev, s->state);
+    s->dev->ops->buf_free(s->dev, s->tape);
     *s = (struct seq){0};
 }
 
@@ -61,6 +62,23 @@ void seq_release(struct seq *s, int32_t first_pos)
         }
 }
 
+int seq_reserve_tape(struct seq *s, int32_t n_rows, size_t row_bytes, skua_error *err)
+{
+    if (n_rows <= s->tape_rows)
+        return 0;
+    int32_t rows = 4;
+    while (rows < n_rows)
+        rows *= 2;
+    struct kern_buf *tape;
+    int rc = s->dev->ops->buf_alloc(s->dev, (size_t)rows * row_bytes, &tape, err);
+    if (rc)
+        return rc;
+    s->dev->ops->buf_free(s->dev, s->tape);
+    s->tape = tape;
+    s->tape_rows = rows;
+    return 0;
+}
+
 void seq_reset(struct seq *s)
 {
     free_pages(s);
@@ -70,5 +88,6 @@ void seq_reset(struct seq *s)
 
 size_t seq_bytes(const struct seq *s)
 {
-    return (s->state ? s->state->size : 0) + (s->n_pages > s->first_page ? (size_t)(s->n_pages - s->first_page) * s->page_bytes : 0);
+    const int32_t pages = s->n_pages > s->first_page ? s->n_pages - s->first_page : 0;
+    return (s->state ? s->state->size : 0) + (s->tape ? s->tape->size : 0) + (size_t)pages * s->page_bytes;
 }

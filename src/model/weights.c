@@ -124,12 +124,16 @@ static void layout_state(struct weights *w, const struct model_config *c)
 {
     size_t s = (size_t)c->n_v_head * c->d_state * c->d_state * sizeof(float);
     size_t conv = (size_t)(c->conv_kernel - 1) * c->n_conv_channel * sizeof(float), offset = 0;
+    size_t record = c->n_recurrent ? config_tape_row_bytes(c) / (size_t)c->n_recurrent : 0, tape_offset = 0;
     for (int32_t i = 0; i < c->n_layer; i++) {
         if (!w->blocks[i].recurrent)
             continue;
         w->blocks[i].s_offset = offset;
         w->blocks[i].conv_offset = offset + s;
         offset += s + conv;
+        w->blocks[i].tape_conv_offset = tape_offset;
+        w->blocks[i].tape_step_offset = tape_offset + (size_t)c->n_conv_channel * sizeof(float);
+        tape_offset += record;
     }
 }
 

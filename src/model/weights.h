@@ -29,6 +29,7 @@ struct block_weights {
     struct kern_view conv, dt_bias, ssm_a, ssm_norm;
     struct ffn_weights ffn;
     size_t s_offset, conv_offset; /* bytes in a sequence's state */
+    size_t tape_conv_offset, tape_step_offset; /* bytes in what is kept of a held row */
     size_t k_offset, v_offset;    /* bytes in a KV page, filled by weights_layout_kv */
 };
 

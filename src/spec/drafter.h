@@ -58,8 +58,7 @@ struct draft {
 struct draft_request {
     int32_t anchor;     /* token at position drafter_length */
     int32_t n_max;      /* 1 .. drafter's n_max: drafts wanted */
-    bool full_block;    /* a block drafter runs its trained block and gives the first n_max of it; otherwise it runs a block of n_max + 1
-                           rows */
+    bool full_block;    /* a block drafter runs its trained block and gives the first n_max of it; else it runs a block of n_max + 1 rows */
     double temperature; /* 0: the best token of each position; above: sampled, with the distributions in the proposal */
     uint64_t seed;      /* for sampling, together with the position */
 };

@@ -85,6 +85,16 @@ static void test_recurrence(void)
     costs((struct kern_op){.code = KERN_GDN_GATES, .p.gdn_gates = {.n_v = 4}}, 2 * 4 * 4, 0, 0, 0);
     costs((struct kern_op){.code = KERN_GDN_OUT, .p.gdn_out = {.n_v = 4, .d = 32}}, 32 * 4, 0, 0, 0);
     costs((struct kern_op){.code = KERN_GDN_QK, .p.gdn_qk = {.n_key_head = 2, .d = 32}}, 0, 0, 0, 0);
+    costs((struct kern_op){.code = KERN_GDN_COMMIT, .p.gdn_commit = {.n_key_head = 2, .n_v = 4, .d = 32}}, 0, 2 * 2 * 4 * 32 * 32 * 4, 0,
+          4 * 4 * 32 * 32);
+    costs((struct kern_op){.code = KERN_GDN_CONV_COMMIT, .p.gdn_conv_commit = {.n_channel = 96, .kernel = 4}}, 0, 2 * 2 * 3 * 96 * 4, 0, 0);
+    /* held rows read their state and do not write it */
+    struct kern_buf tape = {0};
+    seqs[0].tape = &tape;
+    costs((struct kern_op){.code = KERN_GDN_CONV, .p.gdn_conv = {.n_channel = 96, .kernel = 4}}, 96 * 4 * 4, 3 * 3 * 96 * 4, 0, 4 * 96 * 4);
+    costs((struct kern_op){.code = KERN_GDN_STEP, .p.gdn_step = {.n_key_head = 2, .n_v = 4, .d = 32}}, 0, 3 * 4 * 32 * 32 * 4, 0,
+          4 * 3 * 4 * 32 * 32);
+    seqs[0].tape = NULL;
 }
 
 static void test_others(void)

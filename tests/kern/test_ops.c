@@ -500,7 +500,7 @@ static void test_block_conv(void **unused)
     (void)unused;
     static struct h_batch h;
     static const struct { int32_t n, group, kernel; } shapes[] = {{1, 1, 1}, {4, 2, 2}, {48, 16, 2}, {256, 16, 2}, {300, 20, 3},
-                                                                  {272, 17, 4},                                                                  {640, 320, 2}};
+                                                                  {272, 17, 4}, {640, 320, 2}};
     for (int i = 0; i < 7; i++)
         for (int style = 0; style < H_N_STYLES; style++) {
             const int32_t n = shapes[i].n, k = shapes[i].kernel, groups = n / shapes[i].group;
@@ -556,7 +556,7 @@ static void test_gdn_conv(void **unused)
             struct kern_op op = {.code = KERN_GDN_CONV};
             op.p.gdn_conv = (struct op_gdn_conv){h_floats((size_t)(rows * xs), (enum h_style)style),
                                                  h_floats((size_t)(n * kernel), H_NORMAL), h_out((size_t)(rows * os)), xs, os, n,
-                                                 kernel, 12};
+                                                 kernel, 12, 0, 0};
             h_compare(&op, &h.b, style == H_SPECIAL || style == H_LARGE);
             if (style == H_NORMAL) {
                 against_reference(&op, &h.b, op.p.gdn_conv.out, 2e-5, 1e-6);
@@ -638,7 +638,7 @@ static void gdn_step_case(int32_t d, enum h_style style)
     struct kern_op op = {.code = KERN_GDN_STEP};
     op.p.gdn_step = (struct op_gdn_step){h_floats((size_t)(rows * stride), style), h_floats((size_t)(rows * n_v), H_NORMAL),
                                          h_floats((size_t)(rows * n_v), H_NORMAL), h_out((size_t)(rows * out_stride)), stride,
-                                         out_stride, n_key, n_v, d, 20};
+                                         out_stride, n_key, n_v, d, 20, 0, 0};
     for (int32_t r = 0; r < rows; r++) { /* gates in 0 .. 1, and unit q and k as GDN_QK makes them */
         for (int32_t j = 0; j < n_v; j++) {
             ((float *)kern_ptr(op.p.gdn_step.decay))[r * n_v + j] = h_uniform(0.5f, 1.0f);

@@ -64,10 +64,10 @@ static void gdn_batch(const struct kern_table *t, const int32_t *done, const int
         }
     }
     struct kern_op conv = {.code = KERN_GDN_CONV}, qk = {.code = KERN_GDN_QK}, step = {.code = KERN_GDN_STEP};
-    conv.p.gdn_conv = (struct op_gdn_conv){{&bx, 0}, {&bw, 0}, {&bqkv, 0}, CHANNELS, CHANNELS, CHANNELS, KERNEL, 0};
+    conv.p.gdn_conv = (struct op_gdn_conv){{&bx, 0}, {&bw, 0}, {&bqkv, 0}, CHANNELS, CHANNELS, CHANNELS, KERNEL, 0, 0, 0};
     qk.p.gdn_qk = (struct op_gdn_qk){{&bqkv, 0}, CHANNELS, N_KEY, D, 1e-6f, 0.176776695f};
     step.p.gdn_step = (struct op_gdn_step){{&bqkv, 0}, {&bdecay, 0}, {&bbeta, 0}, {&bout, 0}, CHANNELS, N_V * D, N_KEY, N_V, D,
-                                           CONV_FLOATS * sizeof(float)};
+                                           CONV_FLOATS * sizeof(float), 0, 0};
     h_run_pieces(t, &conv, &h.b);
     h_run_pieces(t, &qk, &h.b);
     h_run_pieces(t, &step, &h.b);

@@ -35,6 +35,7 @@
         .attn_kv = kern_attn_kv_##isa, .attn = kern_attn_##isa, .attn_pages = kern_attn_pages_##isa, \
         .attn_merge = kern_attn_merge_##isa, .gdn_conv = kern_gdn_conv_##isa, .gdn_qk = kern_gdn_qk_##isa, \
         .gdn_gates = kern_gdn_gates_scalar, .gdn_step = kern_gdn_step_##isa, .gdn_out = kern_gdn_out_##isa, \
+        .gdn_commit = kern_gdn_commit_##isa, .gdn_conv_commit = kern_gdn_conv_commit_scalar, \
     };
 
 #if defined(__x86_64__)

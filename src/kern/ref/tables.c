@@ -38,4 +38,6 @@ const struct kern_table kern_reference = {
     .gdn_gates = kern_gdn_gates_scalar,
     .gdn_step = kern_gdn_step_refd,
     .gdn_out = kern_gdn_out_refd,
+    .gdn_commit = kern_gdn_commit_refd,
+    .gdn_conv_commit = kern_gdn_conv_commit_scalar,
 };
