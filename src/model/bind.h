@@ -1,7 +1,7 @@
-/* Binding the tensors of a file to the places where a forward pass uses them. Matrices stay in the mapped file (no copy); only small vectors
- * that the file keeps as F16 or BF16 are widened into a buffer of our own. Every tensor's shape is checked, and every type against what the
- * device can multiply. The first failure is kept and later calls do nothing, so that a caller checks once; it names the tensor, what it
- * is and what was expected. */
+/* Binding the tensors of a file to the places where a forward pass uses them. Matrices stay in the mapped file (no copy); only small
+ * vectors that the file keeps as F16 or BF16 are widened into a buffer of our own. Every tensor's shape is checked, and every type
+ * against what the device can multiply. The first failure is kept and later calls do nothing, so that a caller checks once; it names
+ * the tensor, what it is and what was expected. */
 #ifndef SKUA_MODEL_BIND_H
 #define SKUA_MODEL_BIND_H
 
@@ -38,6 +38,7 @@ const struct gguf_tensor *bind_find(const struct binder *b, int block, const cha
 /* The tensor, or NULL with an error when it is missing or does not have the shape [ne0, ne1, ne2]. */
 const struct gguf_tensor *bind_require(struct binder *b, int block, const char *role, int64_t ne0, int64_t ne1, int64_t ne2);
 
+/* Where its data lies on the device. */
 struct kern_view bind_view(const struct binder *b, const struct gguf_tensor *t);
 
 /* A weight matrix of n_out rows of n_in values, times n_expert. */

@@ -16,6 +16,7 @@ struct key_reader {
     int rc;           /* first failure, or 0 */
 };
 
+/* "ARCH.SUFFIX", cut off where it does not fit. */
 void key_name(char out[96], const char *arch, const char *suffix);
 
 /* The key is found, but not what was expected. */

@@ -4,6 +4,14 @@
 
 #include <stdint.h>
 
+#include "spec/drafter.h"
+
+/* Candidates of a position. */
+struct choice {
+    int32_t n, ids[DRAFT_MAX_TOP];
+    double score[DRAFT_MAX_TOP];
+};
+
 /* Probabilities of n candidates (1 or more) with these scores: softmax(score / temperature), temperature above 0. */
 void candidates_softmax(const double *score, int32_t n, double temperature, float *p);
 

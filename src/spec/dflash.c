@@ -126,12 +126,6 @@ static void reset(struct drafter *base)
 
 /* ---- proposals ---- */
 
-/* Candidates of one position, and what was made of them. */
-struct choice {
-    int32_t n, ids[DRAFT_MAX_TOP];
-    double score[DRAFT_MAX_TOP];
-};
-
 /* Draft i out of its candidates. conf: the candidates' softmax says something about acceptance. */
 static void choose(const struct choice *c, const struct draft_request *q, int32_t pos, bool conf, struct draft *out)
 {
@@ -179,11 +173,27 @@ static void select_scores(struct dflash_drafter *d, int32_t i, int32_t prev, str
     candidates_select(pred, hidden, succ, unary, c->n, rank, c->score);
 }
 
+/* DSpark: every draft moves the logits behind it. */
+static int chain(struct dflash_drafter *d, const struct draft_request *q, int32_t n, struct draft *out, skua_error *err)
+{
+    struct dspark *s = dflash_spark(d->f);
+    int rc = dspark_begin(s, dflash_hidden(d->f), n, err);
+    for (int32_t i = 0, prev = q->anchor; i < n && !rc; i++, prev = out->ids[i - 1]) {
+        struct dspark_step step;
+        rc = dspark_step(s, i, prev, q->temperature > 0.0 ? DFLASH_SAMPLED : 1, &step, err);
+        if (rc || !step.choice.n || (step.confidence >= 0.0f && step.confidence < q->min_confidence))
+            break;
+        choose(&step.choice, q, d->base.n_pos + 1 + i, false, out);
+        out->confidence[i] = step.confidence;
+    }
+    return rc;
+}
+
 static int propose(struct drafter *base, const struct draft_request *q, struct draft *out, skua_error *err)
 {
     struct dflash_drafter *d = self(base);
     const struct dflash_config *c = dflash_config_of(d->f);
-    const bool selects = c->selector_rank > 0;
+    const bool selects = c->selector_rank > 0, chains = c->variant == DFLASH_SPARK;
     out->n = out->match = 0;
     memset(out->n_top, 0, sizeof out->n_top);
     const int32_t n = q->n_max < base->n_max ? q->n_max : base->n_max, shortest = c->anchor_first ? n : n + 1;
@@ -191,15 +201,18 @@ static int propose(struct drafter *base, const struct draft_request *q, struct d
         return 0;
     const int32_t trained = c->block_size < DFLASH_BLOCK_ROWS ? c->block_size : DFLASH_BLOCK_ROWS;
     const struct dflash_block block = {.anchor = q->anchor, .n_rows = q->full_block ? trained : shortest, .n_out = n,
-                                       .k = selects ? c->selector_top_k : q->temperature > 0.0 ? DFLASH_SAMPLED : 1};
+                                       .k = chains ? 0 : selects ? c->selector_top_k : q->temperature > 0.0 ? DFLASH_SAMPLED : 1};
     int rc = flush(d, err);
     if (!rc)
         rc = dflash_block(d->f, &d->seq, &block, err);
+    if (!rc && chains)
+        rc = chain(d, q, n, out, err);
     if (rc) {
+        out->n = 0;
         base->lost = true;
         return rc;
     }
-    for (int32_t i = 0, prev = q->anchor; i < n; i++, prev = out->ids[i - 1]) {
+    for (int32_t i = 0, prev = q->anchor; i < n && !chains; i++, prev = out->ids[i - 1]) {
         struct choice choice;
         choice.n = dflash_candidates(d->f, i, choice.ids, choice.score);
         if (!choice.n)
@@ -313,6 +326,7 @@ static void free_drafter(struct drafter *base)
                                                .free = free_drafter};
 OPS(classic_ops, "dflash")
 OPS(dflash2_ops, "dflash2")
+OPS(dspark_ops, "dspark")
 
 static int allocate_selector(struct dflash_drafter *d, skua_error *err)
 {
@@ -337,7 +351,8 @@ int dflash_drafter(struct dflash *f, const char *name, struct drafter **out, sku
         return error_nomem(err, "drafter", sizeof *d);
     d->f = f;
     d->window = dflash_window(f);
-    d->base = (struct drafter){.ops = c->variant == DFLASH_CLASSIC ? &classic_ops : &dflash2_ops, .n_max = dflash_max_drafts(c),
+    const struct drafter_ops *const ops[] = {[DFLASH_CLASSIC] = &classic_ops, [DFLASH_2] = &dflash2_ops, [DFLASH_SPARK] = &dspark_ops};
+    d->base = (struct drafter){.ops = ops[c->variant], .n_max = dflash_max_drafts(c),
                                .block = true, .needs = {.taps = c->taps, .n_taps = c->n_taps}};
     snprintf(d->base.name, sizeof d->base.name, "%s", name);
     for (int32_t i = 0; i < DFLASH_STASH_ROWS; i++)

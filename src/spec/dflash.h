@@ -1,4 +1,4 @@
-/* Drafters of the DFlash family for sessions: classic DFlash and DFlash2.
+/* Drafters of the DFlash family for sessions: classic DFlash, DFlash2 and DSpark.
  *
  * A drafter keeps a row of context for every committed position, in pages of its own. What the target kept of new rows is stashed and
  * computed in batches, because a batch reads the weights once. When all layers have windows, pages that are far behind every window are

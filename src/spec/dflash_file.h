@@ -124,8 +124,8 @@ struct dflash_file {
     struct kern_buf *own;       /* the allow bitmap and gathered rows of the head */
 };
 
-/* Is g a drafter of this family, by its architecture? */
-bool dflash_file_is(const struct gguf *g);
+/* Is g a drafter of this family, by its architecture? Then also the variant that its keys and tensors announce. variant may be NULL. */
+bool dflash_file_is(const struct gguf *g, enum dflash_variant *variant);
 
 /* Open path as a drafter for t on device d. 0, or an error that names file, key or tensor, what was found and what was expected, with
    *out NULL and nothing left open: SKUA_EFORMAT for damaged or contradictory files, SKUA_EUNSUPPORTED for files that are sound but cannot

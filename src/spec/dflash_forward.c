@@ -28,6 +28,7 @@ struct dflash {
     struct kern_view blocks, best, selector;
     struct kern_view factor;                                        /* of the embedding, when there is one */
 
+    struct dspark *spark;
     struct op_list list;
     int32_t token[DFLASH_BLOCK_ROWS], pos[DFLASH_CONTEXT_ROWS], seq[DFLASH_CONTEXT_ROWS];
     int32_t k_best; /* of the last block */
@@ -36,7 +37,8 @@ struct dflash {
 const struct dflash_config *dflash_config_of(const struct dflash *f) { return f->c; }
 const struct dflash_weights *dflash_weights_of(const struct dflash *f) { return f->w; }
 struct dev *dflash_dev(const struct dflash *f) { return f->dev; }
-size_t dflash_bytes(const struct dflash *f) { return f->buf->size; }
+struct dspark *dflash_spark(const struct dflash *f) { return f->spark; }
+size_t dflash_bytes(const struct dflash *f) { return f->buf->size + (f->spark ? dspark_bytes(f->spark) : 0); }
 size_t dflash_page_bytes(const struct dflash *f) { return f->page_bytes; }
 struct kern_view dflash_hidden(const struct dflash *f) { return f->hidden; }
 
@@ -331,7 +333,9 @@ int dflash_create(const struct dflash_config *c, const struct dflash_weights *w,
     f->kv_type = kv_type;
     f->kv_bytes = (row * (size_t)c->n_head_kv * KV_PAGE_ROWS + 63) & ~(size_t)63;
     f->page_bytes = 2 * f->kv_bytes * (size_t)c->n_layer;
-    const int rc = allocate(f, err);
+    int rc = allocate(f, err);
+    if (!rc && c->variant == DFLASH_SPARK)
+        rc = dspark_create(c, w, d, DFLASH_BLOCK_ROWS, &f->spark, err);
     if (rc) {
         dflash_free(f);
         return rc;
@@ -345,6 +349,7 @@ void dflash_free(struct dflash *f)
     if (!f)
         return;
     f->dev->ops->buf_free(f->dev, f->buf);
+    dspark_free(f->spark);
     mem_free(f->list.ops);
     mem_free(f);
 }

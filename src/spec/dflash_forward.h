@@ -7,6 +7,7 @@
 
 #include "model/seq.h"
 #include "spec/dflash_file.h"
+#include "spec/dspark.h"
 
 struct dflash; /* opaque */
 
@@ -23,6 +24,7 @@ size_t dflash_page_bytes(const struct dflash *f); /* K and V of all layers at KV
 const struct dflash_config *dflash_config_of(const struct dflash *f);
 const struct dflash_weights *dflash_weights_of(const struct dflash *f);
 struct dev *dflash_dev(const struct dflash *f);
+struct dspark *dflash_spark(const struct dflash *f); /* DSpark's heads; NULL for the other variants */
 
 /* How many rows before a block the widest window sees; 0: some layer sees all. */
 int32_t dflash_window(const struct dflash *f);

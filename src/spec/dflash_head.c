@@ -65,10 +65,11 @@ static int read_map(struct binder *b, int32_t n_vocab, int32_t **map, int64_t *n
     *n = n_vocab;
     if (!t)
         return 0;
-    if ((t->type != QTYPE_I64 && t->type != QTYPE_I32) || t->ne[1] * t->ne[2] * t->ne[3] != 1 || t->ne[0] < 1 || t->ne[0] > (uint64_t)n_vocab)
-        return error_set(b->err, SKUA_EFORMAT, "tensor 'd2t' is %s [%llu, %llu, %llu, %llu], expected I64 [n], at most the model's %d tokens",
-                         qtype_info(t->type)->name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1], (unsigned long long)t->ne[2],
-                         (unsigned long long)t->ne[3], n_vocab);
+    if ((t->type != QTYPE_I64 && t->type != QTYPE_I32) || t->ne[1] * t->ne[2] * t->ne[3] != 1 || t->ne[0] < 1 ||
+        t->ne[0] > (uint64_t)n_vocab)
+        return error_set(b->err, SKUA_EFORMAT, "tensor 'd2t' is %s [%llu, %llu, %llu, %llu], expected I64 [n], at most the model's %d "
+                         "tokens", qtype_info(t->type)->name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
+                         (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], n_vocab);
     *n = (int64_t)t->ne[0];
     *map = mem_realloc_array(NULL, (size_t)*n, sizeof **map);
     if (!*map)
@@ -82,8 +83,8 @@ static int read_map(struct binder *b, int32_t n_vocab, int32_t **map, int64_t *n
         if (t->type == QTYPE_I64)
             memcpy(&id, t->data + 8 * i, 8);
         if (id < 0 || id >= n_vocab)
-            return error_set(b->err, SKUA_EFORMAT, "tensor 'd2t' maps row %lld to token %lld, expected 0 to %d", (long long)i, (long long)id,
-                             n_vocab - 1);
+            return error_set(b->err, SKUA_EFORMAT, "tensor 'd2t' maps row %lld to token %lld, expected 0 to %d", (long long)i,
+                             (long long)id, n_vocab - 1);
         (*map)[i] = (int32_t)id;
     }
     return 0;
@@ -139,7 +140,8 @@ static int gather(struct dev *d, struct kern_weight *w, const int32_t *rows, int
 }
 
 /* Which rows, from what the file and the list say: s->rows NULL when the head is used as it is. */
-static int select_head(struct binder *b, const struct dflash_target *t, const struct dflash_options *o, int64_t *n_file, struct selection *s)
+static int select_head(struct binder *b, const struct dflash_target *t, const struct dflash_options *o, int64_t *n_file,
+                       struct selection *s)
 {
     int32_t *map = NULL;
     uint64_t *wanted = NULL;

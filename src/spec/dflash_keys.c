@@ -35,10 +35,6 @@ static const char *family_of(const struct gguf *g)
     return NULL;
 }
 
-bool dflash_file_is(const struct gguf *g)
-{
-    return family_of(g) != NULL;
-}
 
 static int read_arch(const struct gguf *g, const char **arch, skua_error *err)
 {
@@ -62,6 +58,19 @@ static bool has_key(const struct key_reader *r, const char *suffix)
     struct gguf_value v;
     key_name(key, r->arch, suffix);
     return gguf_find_key(r->g, key, &v);
+}
+
+static enum dflash_variant variant_of(const struct key_reader *r)
+{
+    return gguf_find_tensor(r->g, "markov_w1.weight") ? DFLASH_SPARK : has_key(r, "conv_kernel_size") ? DFLASH_2 : DFLASH_CLASSIC;
+}
+
+bool dflash_file_is(const struct gguf *g, enum dflash_variant *variant)
+{
+    const struct key_reader r = {.g = g, .arch = family_of(g)};
+    if (r.arch && variant)
+        *variant = variant_of(&r);
+    return r.arch != NULL;
 }
 
 /* A key's suffix with "dflash." in front of it if the file has it so. suffix begins behind that. */
@@ -107,8 +116,8 @@ static void read_shape(struct key_reader *r, const struct model_config *t, struc
     key_i32(r, "block_count", true, 1, DFLASH_MAX_LAYERS, &c->n_layer);
     key_i32(r, "embedding_length", true, 1, MAX_WIDTH, &c->n_embd);
     if (!r->rc && c->n_embd != t->n_embd)
-        r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "the drafter's hidden size (key '%s.embedding_length') is %d, the model's is %d: it is "
-                          "a drafter for another model", r->arch, c->n_embd, t->n_embd);
+        r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "the drafter's hidden size (key '%s.embedding_length') is %d, the model's is %d: it "
+                          "is a drafter for another model", r->arch, c->n_embd, t->n_embd);
     key_i32(r, "feed_forward_length", true, 1, MAX_WIDTH, &c->n_ff);
     key_i32(r, "attention.head_count", true, 1, MAX_HEADS, &c->n_head);
     c->n_head_kv = c->n_head;
@@ -156,22 +165,24 @@ static void read_rope(struct key_reader *r, struct dflash_config *c)
 /* Which variant, and its own sizes. version: of files that have one, else 0. */
 static void read_variant(struct key_reader *r, int32_t version, struct dflash_config *c)
 {
-    const bool markov = gguf_find_tensor(r->g, "markov_w1.weight") != NULL, conv = has_key(r, "conv_kernel_size");
+    const bool conv = has_key(r, "conv_kernel_size");
     int32_t hyper = 0;
     int anchor = 1;
     key_i32(r, "hyper_connection.count", false, 0, INT32_MAX, &hyper);
     if (r->rc)
         return;
+    c->variant = variant_of(r);
     if (hyper > 0)
         r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "key '%s.hyper_connection.count' is %d: a drafter with hyper-connections is made for "
                           "another family of models", r->arch, hyper);
-    else if (markov && conv)
+    else if (c->variant == DFLASH_SPARK && (conv || version == 2))
         r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "the file has both a Markov head (tensor 'markov_w1.weight') and a convolution (key "
-                          "'%s.conv_kernel_size'); supported: one of them", r->arch);
+                          "'%s.%s'); supported: one of them", r->arch, conv ? "conv_kernel_size" : "version");
     else if (version == 1 && conv)
         r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s.version' is 1, a drafter without convolution, but there is a key "
                           "'%s.conv_kernel_size'", r->arch, r->arch);
-    c->variant = markov ? DFLASH_SPARK : conv || version == 2 ? DFLASH_2 : DFLASH_CLASSIC;
+    if (version == 2)
+        c->variant = DFLASH_2;
     if (c->variant == DFLASH_SPARK) {
         read_flag(r, "sample_from_anchor", &anchor);
         c->anchor_first = anchor;
@@ -201,8 +212,8 @@ static void read_windows(struct key_reader *r, int32_t version, struct dflash_co
     key_name(key, r->arch, "attention.sliding_window_pattern");
     const bool pattern = gguf_find_key(r->g, key, &v);
     if (pattern && v.type == GGUF_ARRAY && v.a.count != (uint64_t)c->n_layer) {
-        r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' has %llu entries, expected one per layer (%d)", key, (unsigned long long)v.a.count,
-                          c->n_layer);
+        r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' has %llu entries, expected one per layer (%d)", key,
+                          (unsigned long long)v.a.count, c->n_layer);
         return;
     }
     for (int32_t i = 0; i < c->n_layer && !r->rc; i++) {
@@ -401,8 +412,8 @@ int dflash_check_tokens(const struct gguf *g, const struct dflash_target *t, str
         return rc;
     for (uint64_t i = 0; gguf_array_next_string(&ours, &at_a, &a) && gguf_array_next_string(&theirs, &at_b, &b); i++)
         if ((a.len != b.len || memcmp(a.data, b.data, a.len) != 0) && !is_unused(&our_types, i) && !is_unused(&their_types, i))
-            return error_set(err, SKUA_EUNSUPPORTED, "token %llu is '%s' in the drafter's vocabulary and '%s' in the model's: it is a drafter "
-                             "for another vocabulary", (unsigned long long)i, key_show(a).text, key_show(b).text);
+            return error_set(err, SKUA_EUNSUPPORTED, "token %llu is '%s' in the drafter's vocabulary and '%s' in the model's: it is a "
+                             "drafter for another vocabulary", (unsigned long long)i, key_show(a).text, key_show(b).text);
     rc = same_special(g, t->gguf, "tokenizer.ggml.eos_token_id", err);
     return rc ? rc : same_special(g, t->gguf, "tokenizer.ggml.bos_token_id", err);
 }

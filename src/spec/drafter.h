@@ -61,6 +61,7 @@ struct draft_request {
     bool full_block;    /* a block drafter runs its trained block and gives the first n_max of it; else it runs a block of n_max + 1 rows */
     double temperature; /* 0: the best token of each position; above: sampled, with the distributions in the proposal */
     uint64_t seed;      /* for sampling, together with the position */
+    float min_confidence; /* a drafter that was trained to estimate acceptance stops before the first draft below this; 0: it does not */
 };
 
 struct drafter;

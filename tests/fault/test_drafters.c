@@ -1,9 +1,40 @@
-/* Faults while a drafter file is opened: keys, tokens, tensors, a list of tokens, gathered rows of heads. */
+/* Faults while a drafter file is opened (keys, tokens, tensors, a list of tokens, gathered rows of heads) and while it drafts. */
 #include "fault/sweep.h"
 
+#include "spec/dflash.h"
 #include "support/dflash_files.h"
 
 static struct df_target target;
+
+/* A session's drafter over some rows; a drafter whose context was lost says so and proposes nothing. */
+static int draft(const struct dflash_file *f, skua_error *err)
+{
+    static const int32_t ids[40];
+    static struct draft out;
+    const struct draft_request q = {.anchor = 3, .n_max = 4, .full_block = true, .temperature = 0.7};
+    const struct draft_rows rows = {.ids = ids, .n = 40, .taps = {target.rows, 0}, .taps_stride = DF_EMBD};
+    struct dflash *x = NULL;
+    struct drafter *d = NULL;
+    int rc = dflash_create(&f->config, &f->weights, target.dev, QTYPE_F16, &x, err);
+    if (!rc)
+        rc = dflash_drafter(x, f->summary, &d, err);
+    for (int i = 0; i < 3 && !rc; i++) {
+        out.n = -1;
+        rc = d->ops->extend(d, &(struct draft_rows){rows.ids, rows.n, d->n_pos, rows.taps, rows.taps_stride, {NULL, 0}, 0}, err);
+        if (!rc)
+            rc = d->ops->propose(d, &q, &out, err);
+        CHECK(rc ? d->lost : out.n > 0 && out.n <= 4, "%d drafts", out.n);
+        if (rc) {
+            skua_error none = {0};
+            sweep_disarm();
+            CHECK(!d->ops->propose(d, &q, &out, &none) && out.n == 0, "a lost drafter drafts");
+        }
+    }
+    if (d)
+        d->ops->free(d);
+    dflash_free(x);
+    return rc;
+}
 
 struct opening {
     const char *path, *list;
@@ -20,6 +51,8 @@ static int open_drafter(void *context, skua_error *err)
     CHECK((rc == 0) == (f != NULL), "%d, %p", rc, (void *)f);
     if (f)
         CHECK(f->weights.head.n_out == (x->list ? 3 : DF_VOCAB) && f->warnings.len > 0, "%s", f->summary);
+    if (f)
+        rc = draft(f, err);
     dflash_file_close(f);
     CHECK(target.dev->allocated_bytes == allocated, "device memory is left");
     return rc;

@@ -187,7 +187,8 @@ static inline void df_classic(struct df_file *f)
     for (int i = 0; i < DF_LAYERS; i++) {
         static const struct { const char *role; uint32_t type; uint64_t ne0, ne1; } roles[] = {
             {"attn_norm.weight", QTYPE_F32, DF_EMBD, 1}, {"attn_q.weight", QTYPE_F16, DF_EMBD, DF_HEADS * DF_HEAD_DIM},
-            {"attn_k.weight", QTYPE_F16, DF_EMBD, DF_KV_HEADS * DF_HEAD_DIM}, {"attn_v.weight", QTYPE_F32, DF_EMBD, DF_KV_HEADS * DF_HEAD_DIM},
+            {"attn_k.weight", QTYPE_F16, DF_EMBD, DF_KV_HEADS * DF_HEAD_DIM},
+            {"attn_v.weight", QTYPE_F32, DF_EMBD, DF_KV_HEADS * DF_HEAD_DIM},
             {"attn_output.weight", QTYPE_F32, DF_HEADS * DF_HEAD_DIM, DF_EMBD}, {"attn_q_norm.weight", QTYPE_F16, DF_HEAD_DIM, 1},
             {"attn_k_norm.weight", QTYPE_F32, DF_HEAD_DIM, 1}, {"ffn_norm.weight", QTYPE_F32, DF_EMBD, 1},
             {"ffn_gate.weight", QTYPE_F32, DF_EMBD, DF_FF}, {"ffn_up.weight", QTYPE_F32, DF_EMBD, DF_FF},

@@ -93,7 +93,8 @@ static void check_shared_head(const struct dflash_file *f)
     const struct dflash_weights *w = &f->weights;
     const uint64_t *allow = kern_ptr(w->allow);
     CHECK(!w->own_embed && !w->own_head && !w->head_ids && w->embed.data.buf == target.rows && w->embed.data.offset == 0 &&
-              w->head.data.buf == target.rows && w->head.data.offset == target.weights.head.data.offset && w->head.n_out == DF_VOCAB, "head");
+              w->head.data.buf == target.rows && w->head.data.offset == target.weights.head.data.offset && w->head.n_out == DF_VOCAB,
+          "head");
     for (int i = 0; i < DF_VOCAB; i++)
         CHECK((allow[i / 64] >> (i % 64) & 1) == (i <= DF_LAST_SAMPLABLE && i != DF_MASK), "token %d", i);
 }
@@ -117,6 +118,13 @@ static void test_classic(void)
     df_f32(&spec, "dflash.final_logit_softcapping", 20.0f);
     df_u32(&spec, "dflash.rope.dimension_count", 8);
     df_list(&spec, "dflash.rope.dimension_sections", GGUF_I32, 4, (const int32_t[]){4, 0, 0, 0});
+    df_u32(&spec, "dflash.block_size", 40);
+    df_u32(&spec, "dflash.attention.sliding_window", 0);
+    struct dflash_file *long_block = open_spec(&spec, NULL);
+    CHECK(long_block->config.block_size == 40 && dflash_max_drafts(&long_block->config) == 31 && !long_block->config.window[0] &&
+              strcmp(strbuf_str(&long_block->warnings), "the drafter was trained on blocks of 40 rows; 32 are used\n") == 0, "%s",
+          strbuf_str(&long_block->warnings));
+    dflash_file_close(long_block);
     df_drop_key(&spec, "dflash.block_size");
     df_drop_key(&spec, "tokenizer.ggml.tokens");
     df_tensor(&spec, "blk.0.attn_q.bias", QTYPE_F32, DF_EMBD, 1, 1);
@@ -198,7 +206,8 @@ static void test_dspark(void)
     df_drop_tensor(&spec, "conf_proj.weight");
     df_drop_tensor(&spec, "conf_proj.bias");
     f = open_spec(&spec, NULL);
-    CHECK(!f->config.anchor_first && !f->config.confidence && dflash_max_drafts(&f->config) == 7 && f->weights.conf_proj.n_out == 0, "dspark");
+    CHECK(!f->config.anchor_first && !f->config.confidence && dflash_max_drafts(&f->config) == 7 && f->weights.conf_proj.n_out == 0,
+          "dspark");
     dflash_file_close(f);
 
     /* the key says nothing in a file without a Markov head */
@@ -292,7 +301,8 @@ static void test_overrides(void)
     df_list(&spec, "dflash.attention.sliding_window_pattern", GGUF_BOOL, 2, (const int32_t[]){1, 0});
     o.numbering = DFLASH_NUMBERING_OUTPUT;
     struct dflash_file *f = open_spec(&spec, &o);
-    CHECK(f->config.taps[0] == 2 && f->config.taps[1] == 5 && f->config.taps[2] == 7 && f->config.causal[0] && !f->config.causal[1], "output");
+    CHECK(f->config.taps[0] == 2 && f->config.taps[1] == 5 && f->config.taps[2] == 7 && f->config.causal[0] && !f->config.causal[1],
+          "output");
     dflash_file_close(f);
     o.numbering = DFLASH_NUMBERING_INPUT;
     for (int file = -1; file < 2; file++)
@@ -457,16 +467,21 @@ static const struct refusal refusals[] = {
      "the file is a language model (architecture qwen35moe), not a drafter of the DFlash family"},
     {'1', {{TEXT, "general.architecture", .text = "llama"}}, SKUA_EUNSUPPORTED,
      "architecture 'llama' is no drafter of the DFlash family; expected dflash, dflash-draft or qwen35-dflash-draft"},
-    {'1', {{DROP_KEY, "general.architecture", .v = {0}}}, SKUA_EFORMAT, "drafter.gguf: key 'general.architecture' is missing, expected string"},
+    {'1', {{DROP_KEY, "general.architecture", .v = {0}}}, SKUA_EFORMAT,
+     "drafter.gguf: key 'general.architecture' is missing, expected string"},
     {'1', {{U32, D "version", .v = {3}}}, SKUA_EUNSUPPORTED, "key 'dflash.version' is 3; supported: 1 and 2"},
     {'1', {{U32, D "version", .v = {0}}}, SKUA_EUNSUPPORTED, "key 'dflash.version' is 0; supported: 1 and 2"},
     {'2', {{U32, D "version", .v = {1}}}, SKUA_EFORMAT,
      "key 'dflash.version' is 1, a drafter without convolution, but there is a key 'dflash.conv_kernel_size'"},
-    {'1', {{U32, D "version", .v = {2}}}, SKUA_EFORMAT, "drafter.gguf: key 'dflash.conv_kernel_size' is missing, expected an integer from 0 to 4294967295"},
+    {'s', {{U32, D "version", .v = {2}}}, SKUA_EUNSUPPORTED,
+     "the file has both a Markov head (tensor 'markov_w1.weight') and a convolution (key 'dflash.version'); supported: one of them"},
+    {'1', {{U32, D "version", .v = {2}}}, SKUA_EFORMAT,
+     "drafter.gguf: key 'dflash.conv_kernel_size' is missing, expected an integer from 0 to 4294967295"},
     {'s', {{U32, D "hyper_connection.count", .v = {4}}}, SKUA_EUNSUPPORTED,
      "key 'dflash.hyper_connection.count' is 4: a drafter with hyper-connections is made for another family of models"},
     {'s', {{U32, D "conv_kernel_size", .v = {2}}}, SKUA_EUNSUPPORTED,
-     "the file has both a Markov head (tensor 'markov_w1.weight') and a convolution (key 'dflash.conv_kernel_size'); supported: one of them"},
+     "the file has both a Markov head (tensor 'markov_w1.weight') and a convolution (key 'dflash.conv_kernel_size'); supported: one "
+     "of them"},
     {'1', {{SHAPE, "blk.1.attn_sinks", .v = {DF_HEADS, 1}}}, SKUA_EUNSUPPORTED,
      "tensor 'blk.1.attn_sinks': attention sinks; supported: drafters without"},
 
@@ -474,20 +489,21 @@ static const struct refusal refusals[] = {
     {'1', {{U32, D "embedding_length", .v = {128}}}, SKUA_EUNSUPPORTED,
      "the drafter's hidden size (key 'dflash.embedding_length') is 128, the model's is 64: it is a drafter for another model"},
     {'1', {{TAPS, D "target_layers", .v = {2, 5, 9}}}, SKUA_EUNSUPPORTED,
-     "key 'dflash.target_layers': the drafter taps layer 9, the model has layers 1 to 8 (numbered by their successor's input): it is a drafter "
-     "for another model"},
-    {'1', {{TAPS, D "target_layers", .v = {0, 5, 7}}}, SKUA_EUNSUPPORTED,
-     "key 'dflash.target_layers': the drafter taps layer 0, the model has layers 1 to 8 (numbered by their successor's input): it is a drafter "
-     "for another model"},
-    {'1', {{NESTED, "dflash-draft", .v = {0}}, {TAPS, "dflash-draft.dflash.target_layer_ids", .v = {2, 5, 8}}}, SKUA_EUNSUPPORTED,
-     "key 'dflash-draft.dflash.target_layer_ids': the drafter taps layer 8, the model has layers 0 to 7 (numbered by their output): it is a "
+     "key 'dflash.target_layers': the drafter taps layer 9, the model has layers 1 to 8 (numbered by their successor's input): it is a "
      "drafter for another model"},
+    {'1', {{TAPS, D "target_layers", .v = {0, 5, 7}}}, SKUA_EUNSUPPORTED,
+     "key 'dflash.target_layers': the drafter taps layer 0, the model has layers 1 to 8 (numbered by their successor's input): it is a "
+     "drafter for another model"},
+    {'1', {{NESTED, "dflash-draft", .v = {0}}, {TAPS, "dflash-draft.dflash.target_layer_ids", .v = {2, 5, 8}}}, SKUA_EUNSUPPORTED,
+     "key 'dflash-draft.dflash.target_layer_ids': the drafter taps layer 8, the model has layers 0 to 7 (numbered by their output): it "
+     "is a drafter for another model"},
     {'1', {{TAPS, D "target_layers", .v = {5, 5, 7}}}, SKUA_EFORMAT, "key 'dflash.target_layers' has 5 behind 5, expected rising numbers"},
     {'1', {{DROP_KEY, D "target_layers", .v = {0}}}, SKUA_EFORMAT,
      "key 'dflash.target_layers' is missing, expected the layers of the model that are tapped"},
     {'1', {{U32, D "target_layers", .v = {5}}}, SKUA_EFORMAT,
      "drafter.gguf: key 'dflash.target_layers' is of type u32, expected array of integers"},
-    {'1', {{NESTED, "dflash-draft", .v = {0}}, {DROP_KEY, "dflash-draft.dflash.target_layer_ids", .v = {0}}, {DROP, "dflash_fc.weight", .v = {0}}}, SKUA_EFORMAT,
+    {'1', {{NESTED, "dflash-draft", .v = {0}}, {DROP_KEY, "dflash-draft.dflash.target_layer_ids", .v = {0}},
+           {DROP, "dflash_fc.weight", .v = {0}}}, SKUA_EFORMAT,
      "key 'dflash-draft.dflash.target_layer_ids' is missing, expected the layers of the model that are tapped"},
     {'1', {{NESTED, "dflash-draft", .v = {0}}, {U32, "dflash-draft.dflash.n_target_features", .v = {128}}}, SKUA_EFORMAT,
      "key 'dflash-draft.dflash.n_target_features' is 128, expected the number of tapped layers times embedding_length"},
@@ -505,7 +521,8 @@ static const struct refusal refusals[] = {
 
     /* sizes */
     {'1', {{U32, D "block_count", .v = {65}}}, SKUA_EFORMAT, "key 'dflash.block_count' is 65, expected 1 to 64"},
-    {'1', {{DROP_KEY, D "block_count", .v = {0}}}, SKUA_EFORMAT, "drafter.gguf: key 'dflash.block_count' is missing, expected an integer from 0 to 4294967295"},
+    {'1', {{DROP_KEY, D "block_count", .v = {0}}}, SKUA_EFORMAT,
+     "drafter.gguf: key 'dflash.block_count' is missing, expected an integer from 0 to 4294967295"},
     {'1', {{U32, D "attention.head_count_kv", .v = {3}}}, SKUA_EFORMAT,
      "key 'dflash.attention.head_count_kv' is 3, expected a divisor of attention.head_count"},
     {'1', {{U32, D "attention.value_length", .v = {32}}}, SKUA_EFORMAT,
@@ -514,7 +531,8 @@ static const struct refusal refusals[] = {
      "key 'dflash.attention.key_length' is 24; supported: multiples of 16 up to 512"},
     {'1', {{F32, D "attention.layer_norm_rms_epsilon", .v = {2}}}, SKUA_EFORMAT,
      "key 'dflash.attention.layer_norm_rms_epsilon' is 2, expected 1e-12 to 0.5"},
-    {'1', {{DROP_KEY, D "attention.layer_norm_rms_epsilon", .v = {0}}}, SKUA_EFORMAT, "key 'dflash.attention.layer_norm_rms_epsilon' is missing"},
+    {'1', {{DROP_KEY, D "attention.layer_norm_rms_epsilon", .v = {0}}}, SKUA_EFORMAT,
+     "key 'dflash.attention.layer_norm_rms_epsilon' is missing"},
     {'1', {{DROP_KEY, D "rope.freq_base", .v = {0}}}, SKUA_EFORMAT,
      "key 'dflash.rope.freq_base' is missing, expected the base of the rotary frequencies"},
     {'1', {{F32, D "dflash.backbone_rotary_base", .v = {1e6}}}, SKUA_EFORMAT,
@@ -530,11 +548,14 @@ static const struct refusal refusals[] = {
      "key 'dflash.attention.sliding_window_pattern' has 3 entries, expected one per layer (2)"},
     {'1', {{U32, D "attention.sliding_window_pattern", .v = {4}}, {U32, D "attention.sliding_window", .v = {9}}}, SKUA_EFORMAT,
      "key 'dflash.attention.sliding_window_pattern' is of type u32, expected a bool, or an array of bools"},
-    {'1', {{U32, D "attention.causal", .v = {1}}}, SKUA_EFORMAT, "drafter.gguf: key 'dflash.attention.causal' is of type u32, expected bool"},
-    {'2', {{U32, D "conv_group_size", .v = {24}}}, SKUA_EFORMAT, "key 'dflash.conv_group_size' is 24, expected a divisor of embedding_length"},
+    {'1', {{U32, D "attention.causal", .v = {1}}}, SKUA_EFORMAT,
+     "drafter.gguf: key 'dflash.attention.causal' is of type u32, expected bool"},
+    {'2', {{U32, D "conv_group_size", .v = {24}}}, SKUA_EFORMAT,
+     "key 'dflash.conv_group_size' is 24, expected a divisor of embedding_length"},
     {'2', {{U32, D "conv_kernel_size", .v = {17}}}, SKUA_EFORMAT, "key 'dflash.conv_kernel_size' is 17, expected 1 to 16"},
     {'2', {{U32, D "selector_top_k", .v = {65}}}, SKUA_EFORMAT, "key 'dflash.selector_top_k' is 65, expected 1 to 64"},
-    {'2', {{DROP_KEY, D "selector_rank", .v = {0}}}, SKUA_EFORMAT, "drafter.gguf: key 'dflash.selector_rank' is missing, expected an integer from 0 to 4294967295"},
+    {'2', {{DROP_KEY, D "selector_rank", .v = {0}}}, SKUA_EFORMAT,
+     "drafter.gguf: key 'dflash.selector_rank' is missing, expected an integer from 0 to 4294967295"},
 
     /* tensors */
     {'1', {{DROP, "fc.weight", .v = {0}}}, SKUA_EFORMAT, "drafter.gguf: tensor 'fc.weight' is missing"},
@@ -554,12 +575,14 @@ static const struct refusal refusals[] = {
     {'s', {{DROP, "markov_w2.weight", .v = {0}}}, SKUA_EFORMAT, "drafter.gguf: tensor 'markov_w2.weight' is missing"},
     {'s', {{SHAPE, "markov_w2.weight", .v = {12, 50}}}, SKUA_EFORMAT,
      "tensor 'markov_w2.weight' has shape [12, 50, 1, 1], expected [12, 97, 1, 1]"},
-    {'s', {{SHAPE, "conf_proj.weight", .v = {64, 1}}}, SKUA_EFORMAT, "tensor 'conf_proj.weight' has shape [64, 1, 1, 1], expected [76, 1, 1, 1]"},
+    {'s', {{SHAPE, "conf_proj.weight", .v = {64, 1}}}, SKUA_EFORMAT,
+     "tensor 'conf_proj.weight' has shape [64, 1, 1, 1], expected [76, 1, 1, 1]"},
     {'s', {{TYPE, "conf_proj.bias", .v = {QTYPE_I32, 1, 1}}}, SKUA_EUNSUPPORTED,
      "tensor 'conf_proj.bias' has type I32; supported here: F32, F16, BF16"},
     {'1', {{SHAPE, "token_embd.weight", .v = {64, 96}}}, SKUA_EFORMAT,
      "tensor 'token_embd.weight' has shape [64, 96, 1, 1], expected [64, 97, 1, 1]"},
-    {'1', {{SHAPE, "output.weight", .v = {64, 96}}}, SKUA_EFORMAT, "tensor 'output.weight' has shape [64, 96, 1, 1], expected [64, 97, 1, 1]"},
+    {'1', {{SHAPE, "output.weight", .v = {64, 96}}}, SKUA_EFORMAT,
+     "tensor 'output.weight' has shape [64, 96, 1, 1], expected [64, 97, 1, 1]"},
     {'1', {{NESTED, "dflash-draft", .v = {0}}, {SHAPE, "output.weight", .v = {64, 97}}}, SKUA_EFORMAT,
      "tensor 'output.weight' is there, but not 'token_embd.weight'; expected both or none"},
     {'1', {{NESTED, "dflash-draft", .v = {0}}, {SHAPE, "token_embd.weight", .v = {64, 97}}}, SKUA_EFORMAT,
@@ -595,6 +618,27 @@ static void test_refusals(void)
         for (int k = 0; k < 3; k++)
             apply(&spec, &r->change[k]);
         refused(df_write(&spec, "drafter.gguf"), NULL, r->code, r->message);
+    }
+}
+
+/* What a file is can be told without a target. */
+static void test_kinds(void)
+{
+    static const struct { char base; const char *nested; bool is; enum dflash_variant variant; } cases[] = {
+        {'1', NULL, true, DFLASH_CLASSIC}, {'2', NULL, true, DFLASH_2}, {'s', NULL, true, DFLASH_SPARK},
+        {'2', "dflash-draft", true, DFLASH_2}, {'1', "qwen35-dflash-draft", true, DFLASH_CLASSIC}, {'1', "qwen35", false, DFLASH_CLASSIC}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct df_file spec;
+        struct gguf *g;
+        skua_error err = {0};
+        enum dflash_variant variant = DFLASH_CLASSIC;
+        (cases[i].base == '1' ? df_classic : cases[i].base == '2' ? df_dflash2 : df_dspark)(&spec);
+        if (cases[i].nested)
+            df_nested(&spec, cases[i].nested);
+        df_must(gguf_open(&g, df_write(&spec, "drafter.gguf"), &err), &err);
+        CHECK(dflash_file_is(g, &variant) == cases[i].is && dflash_file_is(g, NULL) == cases[i].is && variant == cases[i].variant, "%zu",
+              i);
+        gguf_close(g);
     }
 }
 
@@ -684,8 +728,8 @@ static void model_free(struct model *m)
 static void test_shared(void)
 {
     static const char *const models[] = {"tiny-q8_0.gguf", "tiny-bf16.gguf"};
-    static const char *const drafters[] = {"models/tiny-dflash1-bf16.gguf", "models/tiny-dflash1-q8_0.gguf", "models/tiny-dflash2-bf16.gguf",
-                                           "models/tiny-dflash2-q8_0.gguf"};
+    static const char *const drafters[] = {"models/tiny-dflash1-bf16.gguf", "models/tiny-dflash1-q8_0.gguf",
+                                           "models/tiny-dflash2-bf16.gguf", "models/tiny-dflash2-q8_0.gguf"};
     for (int i = 0; i < 2; i++) {
         const char *path = support_model(models[i]);
         struct model m;
@@ -724,6 +768,7 @@ int main(void)
     test_overrides();
     test_heads();
     test_refusals();
+    test_kinds();
     test_lists();
     test_truncated();
     test_shared();
