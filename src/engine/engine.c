@@ -184,7 +184,7 @@ skua_engine_info skua_engine_get_info(const skua_engine *e)
         .kv_type = qtype_info(e->kv_type)->name, .n_threads = e->dev->n_threads, .n_threads_prefill = e->dev->n_threads_prefill,
         .file_bytes = file_bytes,
         .workspace_bytes = forward_bytes(e->forward), .state_bytes = config_state_bytes(&e->config),
-        .kv_page_bytes = config_kv_page_bytes(&e->config, e->kv_type, e->weights.mtp.present), .kv_page_rows = KV_PAGE_ROWS,
+        .kv_page_bytes = config_kv_page_bytes(&e->config, e->kv_type), .kv_page_rows = KV_PAGE_ROWS,
         .warnings = strbuf_str(&e->weights.warnings),
     };
     struct gguf_value v;

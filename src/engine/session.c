@@ -15,8 +15,7 @@ int skua_session_create(skua_engine *e, int32_t n_ctx, skua_session **out, skua_
         return error_nomem(err, "session", sizeof *s);
     s->engine = e;
     s->n_ctx = n_ctx ? n_ctx : e->config.n_ctx_train;
-    int rc = seq_init(&s->seq, e->dev, config_state_bytes(&e->config),
-                      config_kv_page_bytes(&e->config, e->kv_type, e->weights.mtp.present), err);
+    int rc = seq_init(&s->seq, e->dev, config_state_bytes(&e->config), config_kv_page_bytes(&e->config, e->kv_type), err);
     if (rc) {
         mem_free(s);
         return rc;

@@ -384,8 +384,12 @@ size_t config_tape_row_bytes(const struct model_config *c)
     return (size_t)c->n_recurrent * ((floats + 15) / 16 * 16) * sizeof(float);
 }
 
-size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type, bool with_mtp)
+size_t config_mtp_page_bytes(const struct model_config *c, uint32_t kv_type)
 {
-    size_t layers = (size_t)c->n_attn + (with_mtp ? 1 : 0);
-    return layers * 2 * (size_t)c->n_head_kv * KV_PAGE_ROWS * qtype_row_bytes(kv_type, (uint64_t)c->head_dim);
+    return 2 * (size_t)c->n_head_kv * KV_PAGE_ROWS * qtype_row_bytes(kv_type, (uint64_t)c->head_dim);
+}
+
+size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type)
+{
+    return (size_t)c->n_attn * config_mtp_page_bytes(c, kv_type);
 }

@@ -58,8 +58,9 @@ size_t config_state_bytes(const struct model_config *c);
 /* Bytes of what is kept of one held row (kern/kern.h): a record per recurrent layer, each a multiple of 64 bytes. */
 size_t config_tape_row_bytes(const struct model_config *c);
 
-/* Bytes of one page of KV cache (KV_PAGE_ROWS positions, K and V of the trunk's attention layers and, if with_mtp, of the MTP
-   block) with cache rows of kv_type. */
-size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type, bool with_mtp);
+/* Bytes of one page of KV cache (KV_PAGE_ROWS positions, K and V) with cache rows of kv_type: of the trunk's attention layers, and of an
+   MTP block, which has pages of its own. */
+size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type);
+size_t config_mtp_page_bytes(const struct model_config *c, uint32_t kv_type);
 
 #endif

@@ -54,15 +54,20 @@ int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum
 /* The recurrent state of each sequence of the batch behind the first n_rows of its held rows. Only seqs of the batch is looked at. */
 int forward_commit(struct forward *f, const struct kern_batch *batch, skua_error *err);
 
-/* Run the MTP block over rows (token x_{p+1}, hidden h_p): hidden is host memory [n_rows][n_embd], h after output_norm. The rows'
-   positions count in the MTP block's own cache (the sequences' pages). Logits as of forward_head. Needs weights.mtp.present. */
-int forward_mtp(struct forward *f, const struct kern_batch *batch, const float *hidden, const int32_t *out_rows, int32_t n_out,
-                skua_error *err);
+/* Run an MTP block, the model's own or that of a sidecar file, over rows (token x_{p+1}, hidden h_p): hidden is device memory, row r at
+   r * hidden_stride floats, h after output_norm, or forward_out_hidden of the step before. The batch's sequences are the block's own:
+   positions are those of the pairs (p), pages hold its KV alone (config_mtp_page_bytes). n_out rows go through the block's final norm
+   and head, which may have fewer columns than the vocabulary (mtp_weights.ids). n_top 0: all logits, head.n_out of them; else the n_top
+   best columns of those that may be chosen, n_out * n_top <= FORWARD_MAX_OUT. */
+int forward_mtp(struct forward *f, const struct mtp_weights *m, const struct kern_batch *batch, struct kern_view hidden,
+                int32_t hidden_stride, const int32_t *out_rows, int32_t n_out, int32_t n_top, skua_error *err);
 
 /* Copies of results of the last call; dst is host memory. */
 void forward_read_logits(struct forward *f, int32_t i, float *dst);      /* n_vocab floats of the i-th out row */
 struct kern_best forward_read_best(struct forward *f, int32_t i);        /* of the i-th out row */
+void forward_read_top(struct forward *f, int32_t i, int32_t n_top, struct kern_best *dst); /* of the i-th out row, as op_topk has them */
 void forward_read_out_hidden(struct forward *f, int32_t i, float *dst);  /* n_embd: the i-th out row after output_norm */
+struct kern_view forward_out_hidden(const struct forward *f);            /* all of them where they lie, [n_out][n_embd] */
 void forward_read_tap(struct forward *f, int32_t layer, float *dst);     /* n_embd */
 
 #endif

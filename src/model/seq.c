@@ -88,6 +88,6 @@ void seq_reset(struct seq *s)
 
 size_t seq_bytes(const struct seq *s)
 {
-    const int32_t pages = s->n_pages > s->first_page ? s->n_pages - s->first_page : 0;
-    return (s->state ? s->state->size : 0) + (s->tape ? s->tape->size : 0) + (size_t)pages * s->page_bytes;
+    const size_t pages = s->n_pages > s->first_page ? (size_t)(s->n_pages - s->first_page) : 0;
+    return (s->state ? s->state->size : 0) + (s->tape ? s->tape->size : 0) + pages * s->page_bytes;
 }

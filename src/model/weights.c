@@ -60,7 +60,7 @@ static void bind_recurrent(struct binder *b, const struct model_config *c, int b
 
 static void bind_block(struct binder *b, const struct model_config *c, int block, struct block_weights *l)
 {
-    l->recurrent = c->recurrent[block];
+    l->recurrent = block < c->n_layer && c->recurrent[block];
     bind_vector(b, block, "attn_norm.weight", c->n_embd, 1, &l->attn_norm);
     bind_vector(b, block, "post_attention_norm.weight", c->n_embd, 1, &l->post_norm);
     if (l->recurrent)
@@ -82,21 +82,16 @@ static bool has_block(const struct gguf *g, int block)
     return false;
 }
 
-static void bind_mtp(struct binder *b, const struct model_config *c, struct weights *w)
+void weights_bind_mtp(struct binder *b, const struct model_config *c, const struct weights *trunk, struct mtp_weights *m)
 {
-    struct mtp_weights *m = &w->mtp;
-    int block = c->n_layer;
-    if (!has_block(b->g, block)) {
-        strbuf_printf(&w->warnings, "the file announces an MTP block (block %d) but has no tensors of it; running without\n", block);
-        return;
-    }
+    const int block = c->n_layer;
     bind_block(b, c, block, &m->block);
     bind_matrix(b, block, "nextn.eh_proj.weight", 2 * (int64_t)c->n_embd, c->n_embd, 1, &m->eh_proj);
     bind_vector(b, block, "nextn.enorm.weight", c->n_embd, 1, &m->enorm);
     bind_vector(b, block, "nextn.hnorm.weight", c->n_embd, 1, &m->hnorm);
-    m->head_norm = w->output_norm;
-    m->embed = w->embed;
-    m->head = w->head;
+    m->head_norm = trunk->output_norm;
+    m->embed = trunk->embed;
+    m->head = trunk->head;
     if (bind_find(b, block, "nextn.shared_head_norm.weight"))
         bind_vector(b, block, "nextn.shared_head_norm.weight", c->n_embd, 1, &m->head_norm);
     if (bind_find(b, block, "nextn.embed_tokens.weight"))
@@ -140,14 +135,21 @@ static void layout_state(struct weights *w, const struct model_config *c)
 void weights_layout_kv(struct weights *w, const struct model_config *c, uint32_t kv_type)
 {
     size_t plane = (size_t)c->n_head_kv * KV_PAGE_ROWS * qtype_row_bytes(kv_type, (uint64_t)c->head_dim), offset = 0;
-    for (int32_t i = 0; i <= c->n_layer; i++) {
-        struct block_weights *l = i < c->n_layer ? &w->blocks[i] : &w->mtp.block;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        struct block_weights *l = &w->blocks[i];
         if (l->recurrent)
             continue;
         l->k_offset = offset;
         l->v_offset = offset + plane;
         offset += 2 * plane;
     }
+    weights_layout_mtp(&w->mtp, c, kv_type);
+}
+
+void weights_layout_mtp(struct mtp_weights *m, const struct model_config *c, uint32_t kv_type)
+{
+    m->block.k_offset = 0;
+    m->block.v_offset = config_mtp_page_bytes(c, kv_type) / 2;
 }
 
 static void warn_unused(const struct binder *b, struct weights *w)
@@ -179,8 +181,10 @@ int weights_bind(const struct gguf *g, const struct model_config *c, struct dev 
         bind_matrix(&b, -1, "output.weight", c->n_embd, c->n_vocab, 1, &w->head);
     for (int32_t i = 0; i < c->n_layer && !b.rc; i++)
         bind_block(&b, c, i, &w->blocks[i]);
-    if (c->n_mtp > 0 && !b.rc)
-        bind_mtp(&b, c, w);
+    if (c->n_mtp > 0 && has_block(g, c->n_layer))
+        weights_bind_mtp(&b, c, w, &w->mtp);
+    else if (c->n_mtp > 0)
+        strbuf_printf(&w->warnings, "the file announces an MTP block (block %d) but has no tensors of it; running without\n", c->n_layer);
     if (b.rc) {
         weights_free(w, d);
         return b.rc;
