@@ -415,7 +415,8 @@ struct op_gdn_out {
 
 #define KERN_OPS(X) \
     X(EMBED, embed) X(GET_ROWS, get_rows) X(RMS_NORM, rms_norm) X(QUANT_ACT, quant_act) X(MATMUL, matmul) \
-    X(ARGMAX, argmax) X(ARGMAX_MERGE, argmax_merge) X(TOPK, topk) X(TOPK_MERGE, topk_merge) X(BLOCK_CONV, block_conv) X(MOE_MATMUL, moe_matmul) X(ROUTER, router) \
+    X(ARGMAX, argmax) X(ARGMAX_MERGE, argmax_merge) X(TOPK, topk) X(TOPK_MERGE, topk_merge) \
+    X(BLOCK_CONV, block_conv) X(MOE_MATMUL, moe_matmul) X(ROUTER, router) \
     X(MOE_GROUP, moe_group) X(MOE_COMBINE, moe_combine) X(SWIGLU, swiglu) \
     X(ROPE_TABLE, rope_table) X(ATTN_Q, attn_q) X(ATTN_KV, attn_kv) X(ATTN, attn) X(ATTN_PAGES, attn_pages) \
     X(ATTN_MERGE, attn_merge) X(GDN_CONV, gdn_conv) X(GDN_QK, gdn_qk) X(GDN_GATES, gdn_gates) X(GDN_STEP, gdn_step) X(GDN_OUT, gdn_out) \

@@ -28,7 +28,7 @@ int  seq_reserve(struct seq *s, int32_t n_pos, skua_error *err); /* pages for po
 void seq_release(struct seq *s, int32_t first_pos);         /* positions before first_pos are needed no more: their pages are given back, or
                                                                of an empty sequence never taken */
 int  seq_reserve_tape(struct seq *s, int32_t n_rows, size_t row_bytes, skua_error *err); /* row_bytes: config_tape_row_bytes. Its contents
-                                                                                            are lost, if not on failure */
+                                                                                             are lost, if not on failure */
 void seq_reset(struct seq *s);                              /* back to empty: state cleared, pages given back; the tape stays */
 size_t seq_bytes(const struct seq *s);                      /* device memory held */
 

@@ -72,7 +72,8 @@ static int put_by(struct dflash_drafter *d, const struct draft_rows *rows, skua_
     const int32_t width = row_width(d->f);
     struct kern_op op = {.code = KERN_GET_ROWS, .layer = -1, .role = "stash"};
     op.p.get_rows = (struct op_get_rows){.in = rows->taps, .out = {d->stash, (size_t)d->n_stash * row_bytes(d->f)},
-                                         .in_stride = rows->taps_stride, .out_stride = width, .n = width, .n_get = rows->n, .rows = d->rows};
+                                         .in_stride = rows->taps_stride, .out_stride = width, .n = width, .n_get = rows->n,
+                                         .rows = d->rows};
     const struct kern_batch none = {.n_rows = 1};
     const int rc = dev->ops->run(dev, &op, 1, &none, err);
     d->n_stash += rc ? 0 : rows->n;

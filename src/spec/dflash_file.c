@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "quant/quant.h"
 #include "spec/dflash_file_internal.h"
+#include "spec/drafter.h"
 
 const char *const dflash_fc_names[] = {"fc.weight", "dflash_fc.weight", "dflash.fc.weight", NULL};
 
@@ -117,6 +118,8 @@ static int bind_all(struct dflash_file *f, const struct dflash_target *t, const 
         bind_markov(&b, c, t->config->n_vocab, w);
     if (!b.rc)
         b.rc = dflash_bind_head(&b, t, o, f);
+    if (c->block_size > DRAFT_MAX + 1)
+        strbuf_printf(&f->warnings, "the drafter was trained on blocks of %d rows; %d are used\n", c->block_size, DRAFT_MAX + 1);
     const uint32_t n = gguf_tensor_count(f->gguf);
     if (!b.rc && n > b.n_used)
         strbuf_printf(&f->warnings, "%u of the drafter's %u tensors have no place in it and are ignored\n", n - b.n_used, n);

@@ -167,7 +167,8 @@ static void emit_head(struct dflash *f, const struct dflash_block *b)
         return;
     const struct kern_view x = op_input_for(&f->list, -1, &in, f->w->head.type);
     op_emit(&f->list, KERN_TOPK, -1, "output")->p.topk = (struct op_topk){
-        .matmul = {.w = f->w->head, .x = x, .x_stride = c->n_embd, .n_rows = b->n_out}, .allow = f->w->allow, .blocks = f->blocks, .k = b->k};
+        .matmul = {.w = f->w->head, .x = x, .x_stride = c->n_embd, .n_rows = b->n_out}, .allow = f->w->allow, .blocks = f->blocks,
+        .k = b->k};
     op_emit(&f->list, KERN_TOPK_MERGE, -1, "output_best")->p.topk_merge = (struct op_topk_merge){
         .blocks = f->blocks, .best = f->best, .n_blocks = head_blocks(f), .n_rows = b->n_out, .k = b->k};
 }

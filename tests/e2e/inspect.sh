@@ -218,6 +218,8 @@ json_check "BF16 JSON" "$WORK/out" <<'EOF'
 d["runs"] is True and any(t["types"] == {"BF16": 8} for t in d["tensors"])
 EOF
 
+refused "dspark" 1 "the file is a DSpark drafter" tests/data/dspark.gguf
+check "dspark is described" 'grep -q "^kind *DSpark drafter$" "$WORK/out" && grep -q "  windowed *bool.2.: true, false" "$WORK/out"'
 for f in dflash1-bf16:DFlash dflash1-q8_0:DFlash dflash2-bf16:DFlash2 dflash2-q8_0:DFlash2; do
     file="$SHARED/models/tiny-${f%%:*}.gguf" kind="${f##*:} drafter"
     [ -f "$file" ] || continue

@@ -35,7 +35,8 @@ static bool rig_open(struct rig *r, const char *model, const char *drafter, bool
            CHECK(!dflash_create(&r->file->config, &r->file->weights, r->engine->dev, r->engine->kv_type, &r->dflash, &err), "%s",
                  err.message) &&
            CHECK(!dflash_drafter(r->dflash, r->file->summary, &r->drafter, &err), "%s", err.message) &&
-           CHECK(!forward_set_capture(r->engine->forward, r->drafter->needs.taps, r->drafter->needs.n_taps, false, &err), "%s", err.message);
+           CHECK(!forward_set_capture(r->engine->forward, r->drafter->needs.taps, r->drafter->needs.n_taps, false, &err), "%s",
+                 err.message);
 }
 
 static void rig_close(struct rig *r)
@@ -101,8 +102,8 @@ static struct answer ask(struct rig *r, const json_t *golden, bool trace)
     snprintf(where, sizeof where, "%.12s '%.40s'", r->file->summary, q);
     const int length =
         snprintf(prompt, sizeof prompt, "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", q);
-    if (!CHECK(!skua_tokenize(r->engine, prompt, (size_t)length, true, &ids, &n, &err) && !skua_session_create(r->engine, 0, &s, &err), "%s",
-               err.message))
+    if (!CHECK(!skua_tokenize(r->engine, prompt, (size_t)length, true, &ids, &n, &err) &&
+                   !skua_session_create(r->engine, 0, &s, &err), "%s", err.message))
         return a;
     r->drafter->ops->reset(r->drafter);
     int32_t anchor = advance(r, s, ids, (int32_t)n);
@@ -143,8 +144,8 @@ static void check_drafter(const char *golden_name, const char *model_name, const
             const int tokens = (int)json_integer_value(json_object_get(g, "tokens"));
             const int rounds = (int)json_integer_value(json_object_get(g, "rounds"));
             if (reference)
-                CHECK(a.tokens == tokens && a.rounds == rounds, "%s, %zu: %d tokens in %d rounds, golden %d in %d", drafter_name, i, a.tokens,
-                      a.rounds, tokens, rounds);
+                CHECK(a.tokens == tokens && a.rounds == rounds, "%s, %zu: %d tokens in %d rounds, golden %d in %d", drafter_name, i,
+                      a.tokens, a.rounds, tokens, rounds);
             al += (double)(a.tokens - 1) / a.rounds / (double)n;
             golden_al += (double)(tokens - 1) / rounds / (double)n;
         }

@@ -1,5 +1,5 @@
-/* ARGMAX, TOPK and their merges: every tier against the scalar functions, and all against a search through the rows that MATMUL writes: ties of
- * equal weight rows, NaN and infinite logits, all kinds of masks. */
+/* ARGMAX, TOPK and their merges: every tier against the scalar functions, and all against a search through the rows that MATMUL writes:
+ * ties of equal weight rows, NaN and infinite logits, all kinds of masks. */
 #include "kern/harness.h"
 
 #include "quant/quant.h"

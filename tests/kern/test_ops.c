@@ -479,7 +479,8 @@ static void test_attn_span(void **unused)
         int32_t begin, rows, pos, first, last;
     } cases[] = {
         {0, false, 100, 8, 100, 0, 100},  {0, false, 100, 8, 107, 0, 107},  {0, true, 100, 8, 100, 0, 107},  {0, true, 100, 8, 107, 0, 107},
-        {8, false, 100, 8, 100, 93, 100}, {8, false, 100, 8, 107, 100, 107}, {8, true, 100, 8, 100, 93, 107}, {8, true, 100, 8, 107, 100, 107},
+        {8, false, 100, 8, 100, 93, 100}, {8, false, 100, 8, 107, 100, 107},
+        {8, true, 100, 8, 100, 93, 107}, {8, true, 100, 8, 107, 100, 107},
         {3, true, 100, 8, 107, 100, 107}, {3, false, 100, 8, 106, 100, 106}, {3, false, 100, 8, 101, 99, 101},
         {200, true, 100, 8, 103, 0, 107}, {101, false, 100, 1, 100, 0, 100}, {100, false, 100, 1, 100, 1, 100}, {5, true, 0, 4, 2, 0, 3},
     };
@@ -498,8 +499,8 @@ static void test_block_conv(void **unused)
 {
     (void)unused;
     static struct h_batch h;
-    static const struct { int32_t n, group, kernel; } shapes[] = {{1, 1, 1}, {4, 2, 2}, {48, 16, 2}, {256, 16, 2}, {300, 20, 3}, {272, 17, 4},
-                                                                  {640, 320, 2}};
+    static const struct { int32_t n, group, kernel; } shapes[] = {{1, 1, 1}, {4, 2, 2}, {48, 16, 2}, {256, 16, 2}, {300, 20, 3},
+                                                                  {272, 17, 4}, {640, 320, 2}};
     for (int i = 0; i < 7; i++)
         for (int style = 0; style < H_N_STYLES; style++) {
             const int32_t n = shapes[i].n, k = shapes[i].kernel, groups = n / shapes[i].group;

@@ -118,6 +118,13 @@ static void test_classic(void)
     df_f32(&spec, "dflash.final_logit_softcapping", 20.0f);
     df_u32(&spec, "dflash.rope.dimension_count", 8);
     df_list(&spec, "dflash.rope.dimension_sections", GGUF_I32, 4, (const int32_t[]){4, 0, 0, 0});
+    df_u32(&spec, "dflash.block_size", 40);
+    df_u32(&spec, "dflash.attention.sliding_window", 0);
+    struct dflash_file *long_block = open_spec(&spec, NULL);
+    CHECK(long_block->config.block_size == 40 && dflash_max_drafts(&long_block->config) == 31 && !long_block->config.window[0] &&
+              strcmp(strbuf_str(&long_block->warnings), "the drafter was trained on blocks of 40 rows; 32 are used\n") == 0, "%s",
+          strbuf_str(&long_block->warnings));
+    dflash_file_close(long_block);
     df_drop_key(&spec, "dflash.block_size");
     df_drop_key(&spec, "tokenizer.ggml.tokens");
     df_tensor(&spec, "blk.0.attn_q.bias", QTYPE_F32, DF_EMBD, 1, 1);

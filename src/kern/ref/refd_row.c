@@ -41,8 +41,10 @@ void kern_block_conv_refd(const struct op_block_conv *op, const struct kern_batc
         float *y = (float *)kern_ptr(op->y) + r * op->y_stride;
         for (int64_t c = first; c < last; c++) {
             double acc = op->accumulate ? (double)y[c] : 0.0;
-            for (int32_t o = 0; o < op->kernel && r - o >= row_begin; o++)
-                acc += ((double)base[(int64_t)o * op->n + c] + (double)dyn[o * n_groups + c / op->group]) * (double)x[(r - o) * op->x_stride + c];
+            for (int32_t o = 0; o < op->kernel && r - o >= row_begin; o++) {
+                const double w = (double)base[(int64_t)o * op->n + c] + (double)dyn[o * n_groups + c / op->group];
+                acc += w * (double)x[(r - o) * op->x_stride + c];
+            }
             y[c] = (float)acc;
         }
     }

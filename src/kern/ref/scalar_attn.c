@@ -70,8 +70,8 @@ static inline __attribute__((always_inline)) void page_weights(const struct op_a
 }
 
 /* Values d .. d + 15 of a page: o = sum of p_t * v_t. */
-static inline __attribute__((always_inline)) void page_values(const struct op_attn *op, const char *v, size_t row_bytes, struct kern_places at,
-                                                              const float *p, int32_t d, float o[16])
+static inline __attribute__((always_inline)) void page_values(const struct op_attn *op, const char *v, size_t row_bytes,
+                                                              struct kern_places at, const float *p, int32_t d, float o[16])
 {
     float piece[16];
     for (int32_t i = 0; i < 16; i++)
