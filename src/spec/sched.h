@@ -48,7 +48,7 @@ struct sched_config {
     enum sched_kind kinds[SCHED_MAX_SOURCES];
     double min_gain;                   /* drafting must be predicted this much faster than serial decoding; 0.03 = 3 % */
     enum sched_mode mode;
-    const int32_t *script;             /* SCHED_FIXED: one entry; SCHED_SCRIPT: n_script entries of 0 and more. Must outlive the scheduler */
+    const int32_t *script;             /* SCHED_FIXED: one entry; SCHED_SCRIPT: n_script of them; 0 and more. Must outlive the scheduler */
     int32_t n_script;
 };
 
