@@ -103,7 +103,7 @@ static void test_evidence(void)
 static void test_surprise(void)
 {
     struct sched_accept a;
-    sched_accept_init(&a, NULL);
+    sched_accept_init(&a, 0.6, NULL);
     for (int i = 0; i < 60; i++)
         sched_accept_observe(&a, 2, 2, NULL);
     CHECK(sched_accept_mean(&a, 1) > 0.94 && a.good[0] + a.bad[0] <= 50, "mean %g", sched_accept_mean(&a, 1));
