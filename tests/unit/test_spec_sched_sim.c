@@ -275,8 +275,18 @@ static void test_two(void)
 static const int8_t dflash_trace[] = {7, 0, 6, 2, 5, 0, 2, 3, 7, 0, 1, 7, 7, 1, 3, 1, 0, 0, 0, 2, 7, 7, 7, 7, 1, 7, 7, 3};
 static const int8_t dflash2_trace[] = {7, 0, 6, 2, 5, 0, 4, 1, 7, 0, 1, 7, 7, 5, 2, 0, 0, 1, 7, 7, 7, 7, 4, 7, 7, 3};
 
-/* The time of 1000 tokens of such answers, again and again. A round that begins inside a recorded one is taken to accept what was left of
-   that. k_fixed below 0: the scheduler decides. */
+/* Tokens that the drafter is right about from token `at` of a round on. A round of which all was accepted ended with its block, not with an
+   error. */
+static int32_t right_from(const int8_t *trace, int32_t n, int32_t round, int32_t at)
+{
+    int32_t left = trace[round] - at;
+    for (; left < 7 && trace[round] == 7; left += 1 + trace[round])
+        round = (round + 1) % n;
+    return left;
+}
+
+/* The time of 1000 tokens of such answers, again and again. A round that begins inside a recorded one is taken to accept what was right from
+   there on. k_fixed below 0: the scheduler decides. */
 static double replay(const int8_t *trace, int32_t n_trace, int32_t k_fixed, const double *curve, double draft)
 {
     struct sim m = {.curve = curve, .n_tokens = 1000, .k_max = 7, .n_sources = 1, .sources = {{SCHED_BLOCK, 7, {0, 0}, draft, 0}}};
@@ -293,7 +303,7 @@ static double replay(const int8_t *trace, int32_t n_trace, int32_t k_fixed, cons
             r.choice = sched_choose(&s, &ask);
         else
             r.choice.k = k_fixed;
-        int32_t k = r.choice.k, left = trace[round] - at, a = left < k ? left : k;
+        int32_t k = r.choice.k, left = right_from(trace, n_trace, round, at), a = left < k ? left : k;
         if (r.choice.hindsight != SCHED_NONE) {
             struct draft d = {.n = r.n_drafted = 7};
             for (int32_t i = 0; i < 7; i++) {
@@ -314,8 +324,8 @@ static double replay(const int8_t *trace, int32_t n_trace, int32_t k_fixed, cons
             sched_observe(&s, &r);
         tokens += a + 1;
         at += a + 1;
-        if (at > trace[round]) {
-            at = 0;
+        while (at > trace[round]) {
+            at -= trace[round] + 1;
             round = (round + 1) % n_trace;
         }
     }
@@ -332,7 +342,7 @@ static void test_traces(void)
         const double *curve;
         double bound;
     } cases[] = {
-        {"dflash, cpu", dflash_trace, sizeof dflash_trace, cpu_curve, 0.98},
+        {"dflash, cpu", dflash_trace, sizeof dflash_trace, cpu_curve, 0.93},
         {"dflash2, cpu", dflash2_trace, sizeof dflash2_trace, cpu_curve, 0.98},
         {"dflash, ds4", dflash_trace, sizeof dflash_trace, ds4_curve, 0.97},
         {"dflash2, ds4", dflash2_trace, sizeof dflash2_trace, ds4_curve, 0.97},
