@@ -285,8 +285,8 @@ static int32_t right_from(const int8_t *trace, int32_t n, int32_t round, int32_t
     return left;
 }
 
-/* The time of 1000 tokens of such answers, again and again. A round that begins inside a recorded one is taken to accept what was right from
-   there on. k_fixed below 0: the scheduler decides. */
+/* The time of 1000 tokens of such answers, again and again. A round that begins inside a recorded one is taken to accept what was right
+   from there on. k_fixed below 0: the scheduler decides. */
 static double replay(const int8_t *trace, int32_t n_trace, int32_t k_fixed, const double *curve, double draft)
 {
     struct sim m = {.curve = curve, .n_tokens = 1000, .k_max = 7, .n_sources = 1, .sources = {{SCHED_BLOCK, 7, {0, 0}, draft, 0}}};
