@@ -341,8 +341,9 @@ void sched_observe(struct sched *s, const struct sched_round *r)
     pay(s, r, seconds);
     if (!r->shared)
         sched_costs_add_verify(c, r->n_verified + 1, r->ctx, pass);
-    if (drafter != SCHED_NONE && r->n_drafted > 0 && !r->choice.full_block)
-        sched_costs_add_draft(c, drafter, r->n_drafted, r->t_draft);
+    int32_t n_drafted = r->choice.source != SCHED_NONE ? r->n_drafted : r->choice.n_hindsight;
+    if (drafter != SCHED_NONE && n_drafted > 0 && !r->choice.full_block)
+        sched_costs_add_draft(c, drafter, n_drafted, r->t_draft);
     for (int32_t i = 0; i < s->config.n_sources; i++) {
         for (int32_t b = 0; b < SCHED_BUCKETS_MATCH; b++)
             sched_accept_advance(&s->accept[i][b], r->n_ids);

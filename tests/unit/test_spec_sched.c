@@ -354,9 +354,12 @@ static void test_cost_table(void)
     CHECK(far / one > 1.2 && far / one < 1.35, "four times the context: %g", far / one);
     double ratio = sched_costs_verify(&costs, 2, 0) / sched_costs_verify(&costs, 1, 0);
     CHECK(fabs(ratio - 1.1 * 10.2 / 10.1) < 0.05, "width 2 takes the level of 1: %g", ratio);
+    CHECK(sched_costs_verify(&costs, 200, 1000) > sched_costs_verify(&costs, 100, 1000), "widths beyond the table");
     sched_costs_add_verify(&costs, 3, 1000, 1);
     CHECK(sched_costs_verify(&costs, 3, 1000) < 1.01 && sched_costs_verify(&costs, 2, 1000) > 0.5 * one, "jagged widths stay");
-    CHECK(sched_costs_verify(&costs, 200, 1000) > sched_costs_verify(&costs, 100, 1000), "widths beyond the table");
+    sched_costs_add_verify(&costs, 5, 1000, 1.2);
+    CHECK(fabs(sched_costs_verify(&costs, 4, 1000) - 1.1 * 1.1) < 0.01 && fabs(sched_costs_verify(&costs, 8, 1000) - 1.1 * 1.5) < 0.01,
+          "on the line through 3 and 5: %g %g", sched_costs_verify(&costs, 4, 1000), sched_costs_verify(&costs, 8, 1000));
     sched_costs_add_verify(&costs, 3, 1000, 0);
     sched_costs_add_verify(&costs, 3, 1000, (double)NAN);
     sched_costs_add_verify(&costs, 3, 1000, (double)INFINITY);

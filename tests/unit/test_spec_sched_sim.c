@@ -30,6 +30,7 @@ struct sim {
     int32_t slower_at;
     bool wide_only;
     bool noise;
+    bool cold; /* no width was timed before */
 };
 
 struct outcome {
@@ -103,7 +104,7 @@ static void start(const struct sim *m, struct sched *s, struct sched_costs *cost
         config.kinds[i] = m->sources[i].kind;
         sched_costs_source(costs, i, m->sources[i].fixed, m->sources[i].each);
     }
-    for (int32_t w = 1; w <= m->k_max + 1; w *= 2) /* what an engine times once while it is idle */
+    for (int32_t w = 1; !m->cold && w <= m->k_max + 1; w *= 2) /* what an engine times once while it is idle */
         sched_costs_add_verify(costs, w, 1000, m->curve[w - 1]);
     sched_init(s, &config);
 }
@@ -240,6 +241,23 @@ static void test_costs(void)
     sweep_seeds("wide passes a little slower", &m, 0.95, NULL);
 }
 
+/* Nothing was timed before, and the prior is wrong. */
+static void test_cold(void)
+{
+    struct sim m = chain(flat_curve, 500, 1, 0, 0);
+    m.cold = true;
+    sweep_seeds("cold: flat, all accepted, 500 tokens", &m, 0.95, NULL);
+    m = chain(flat_curve, 1000, 0, 0, 0);
+    m.cold = true;
+    sweep_seeds("cold: flat, none accepted", &m, 0.985, NULL);
+    m = chain(ds4_curve, 1000, 0.86, 0, 0);
+    m.cold = true;
+    sweep_seeds("cold: ds4, 0.86", &m, 0.98, NULL);
+    m = chain(flat_curve, 1000, 0.05, 300, 0.95);
+    m.cold = true;
+    sweep_seeds("cold: flat, 0.05 then 0.95", &m, 0.96, NULL);
+}
+
 /* A block drafter is tried in hindsight while decoding is serial. */
 static void test_block(void)
 {
@@ -360,6 +378,7 @@ int main(void)
     test_constant();
     test_switches();
     test_costs();
+    test_cold();
     test_block();
     test_two();
     test_traces();
