@@ -124,7 +124,7 @@ static bool create(struct setup *s, int n_head, int n_head_kv, int hd, uint32_t 
         }
     }
     s->op = (struct op_attn){{&s->q, 0}, {&s->u, 0}, {&s->out, 0}, n_head * hd, 2 * n_head * hd, n_head * hd, n_head, n_head_kv, hd,
-                             1.0f / sqrtf((float)hd), type, 0, half};
+                             1.0f / sqrtf((float)hd), type, 0, half, 0, false};
     return true;
 }
 
@@ -137,7 +137,8 @@ static void run_tier(struct setup *s, const char *tier, bool split)
             s->pos[r] = cases[i].ctx - cases[i].rows + r;
             positions += s->pos[r] + 1;
         }
-        s->seq = (struct kern_seq){0, cases[i].rows, s->pos[0], NULL, s->page_list, MAX_CTX / KV_PAGE_ROWS};
+        s->seq = (struct kern_seq){.n_rows = cases[i].rows, .pos_begin = s->pos[0], .kv_pages = s->page_list,
+                                   .n_kv_pages = MAX_CTX / KV_PAGE_ROWS};
         s->batch = (struct kern_batch){cases[i].rows, 1, NULL, s->pos, s->seq_of, &s->seq};
         const double seconds = measure(kern_select(tier), s, split);
         const double bytes = (double)s->copy_bytes / KV_PAGE_ROWS * cases[i].ctx;

@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     const int32_t channels = (2 * n_key + n_v) * d, inner = n_v * d;
     const size_t s_bytes = (size_t)n_v * (size_t)d * (size_t)d * 4, copy_bytes = s_bytes + 3 * (size_t)channels * 4;
     const int n_copies = 1 + (int)(total / (double)copy_bytes);
-    struct kern_buf x, conv, w, z, norm, out, y, a, b, dt, ssm_a, decay, beta, state;
+    struct kern_buf x, conv, w, z, norm, out, y, a, b, dt, ssm_a, decay, beta, state, tape;
     new_floats(&x, MAX_ROWS * (size_t)channels, -1, 1);
     new_floats(&conv, MAX_ROWS * (size_t)channels, -1, 1);
     new_floats(&w, 4 * (size_t)channels, -1, 1);
@@ -85,30 +85,38 @@ int main(int argc, char **argv)
     new_floats(&ssm_a, (size_t)n_v, -4, 0);
     new_floats(&decay, MAX_ROWS * (size_t)n_v, 0.5f, 1);
     new_floats(&beta, MAX_ROWS * (size_t)n_v, 0, 1);
+    const size_t record = (size_t)(n_key + n_v) * (size_t)d + (size_t)n_v;
+    new_floats(&tape, MAX_ROWS * record, 0, 0.1f);
     new_floats(&state, copy_bytes / 4 * (size_t)n_copies, -0.1f, 0.1f);
 
     printf("%d key heads, %d V heads of %d, one thread; microseconds per row\n", n_key, n_v, d);
-    printf("%-11s %5s %8s %8s %8s %8s %8s %8s %8s\n", "", "rows", "CONV", "QK", "GATES", "STEP", "OUT", "GB/s", "GMAC/s");
+    printf("%-11s %5s %8s %8s %8s %8s %8s %8s %8s %8s %8s\n", "", "rows", "CONV", "QK", "GATES", "STEP", "OUT", "held", "COMMIT", "GB/s",
+           "GMAC/s");
     for (const char *const *tier = kern_tiers(); *tier; tier++) {
         if (only ? strcmp(*tier, only) != 0 : strcmp(*tier, "scalar") == 0)
             continue;
         for (size_t i = 0; i < N_COUNTS; i++) {
             const int rows = row_counts[i];
             static int32_t pos[MAX_ROWS], seq_of[MAX_ROWS];
-            const struct kern_seq seq = {0, rows, 0, &state, NULL, 0};
-            const struct kern_batch batch = {rows, 1, NULL, pos, seq_of, &seq};
+            const struct kern_seq seq = {.n_rows = rows, .state = &state};
+            const struct kern_seq held_seq = {.n_rows = rows, .state = &state, .tape = &tape}; /* its STEP and COMMIT */
+            const struct kern_batch batch = {rows, 1, NULL, pos, seq_of, &seq}, held = {rows, 1, NULL, pos, seq_of, &held_seq};
             struct kern_op ops[] = {{.code = KERN_GDN_CONV}, {.code = KERN_GDN_QK}, {.code = KERN_GDN_GATES}, {.code = KERN_GDN_STEP},
-                                    {.code = KERN_GDN_OUT}};
-            ops[0].p.gdn_conv = (struct op_gdn_conv){{&x, 0}, {&w, 0}, {&conv, 0}, channels, channels, channels, 4, 0};
+                                    {.code = KERN_GDN_OUT}, {.code = KERN_GDN_STEP}, {.code = KERN_GDN_COMMIT}};
+            ops[0].p.gdn_conv = (struct op_gdn_conv){{&x, 0}, {&w, 0}, {&conv, 0}, channels, channels, channels, 4, 0, 0, 0};
             ops[1].p.gdn_qk = (struct op_gdn_qk){{&conv, 0}, channels, n_key, d, 1e-6f, 0.088f};
             ops[2].p.gdn_gates = (struct op_gdn_gates){{&a, 0}, {&b, 0}, {&dt, 0}, {&ssm_a, 0}, {&decay, 0}, {&beta, 0}, n_v};
-            ops[3].p.gdn_step = (struct op_gdn_step){{&conv, 0}, {&decay, 0}, {&beta, 0}, {&out, 0}, channels, inner, n_key, n_v, d, 0};
+            ops[3].p.gdn_step = (struct op_gdn_step){{&conv, 0}, {&decay, 0}, {&beta, 0}, {&out, 0}, channels, inner, n_key, n_v, d, 0, 0,
+                                                     record * 4};
             ops[4].p.gdn_out = (struct op_gdn_out){{&out, 0}, {&z, 0}, {&norm, 0}, {&y, 0}, inner, inner, inner, n_v, d, 1e-6f};
-            size_t *offsets[] = {&ops[0].p.gdn_conv.state_offset, NULL, NULL, &ops[3].p.gdn_step.state_offset, NULL};
-            double seconds[5];
+            ops[5] = ops[3];
+            ops[6].p.gdn_commit = (struct op_gdn_commit){n_key, n_v, d, 0, 0, record * 4};
+            size_t *offsets[] = {&ops[0].p.gdn_conv.state_offset, NULL, NULL, &ops[3].p.gdn_step.state_offset, NULL,
+                                 &ops[5].p.gdn_step.state_offset, &ops[6].p.gdn_commit.state_offset};
+            double seconds[7];
             printf("%-11s %5d", *tier, rows);
-            for (int k = 0; k < 5; k++) {
-                seconds[k] = measure(kern_select(*tier), &ops[k], &batch, offsets[k], copy_bytes, n_copies);
+            for (int k = 0; k < 7; k++) {
+                seconds[k] = measure(kern_select(*tier), &ops[k], k < 5 ? &batch : &held, offsets[k], copy_bytes, n_copies);
                 printf(" %8.2f", seconds[k] / rows * 1e6);
             }
             printf(" %8.2f %8.2f\n", 2 * (double)s_bytes / seconds[3] * 1e-9, 3 * (double)s_bytes / 4 * rows / seconds[3] * 1e-9);

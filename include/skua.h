@@ -102,7 +102,9 @@ int32_t skua_snapshot_length(const skua_snapshot *p); /* tokens */
    need not be the session that the snapshot was taken from, and a snapshot may be used any number of times. */
 int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *err);
 
-enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL, SKUA_LOGITS_ARGMAX };
+enum skua_logits { SKUA_LOGITS_NONE, SKUA_LOGITS_LAST, SKUA_LOGITS_ALL, SKUA_LOGITS_ARGMAX, SKUA_LOGITS_ARGMAX_ALL };
+
+#define SKUA_HOLD_MAX 32 /* most tokens of a feed that is held */
 
 /* Tokens to append to a session. */
 typedef struct skua_feed {
@@ -110,11 +112,14 @@ typedef struct skua_feed {
     const int32_t *ids;
     int32_t n_ids;           /* >= 1 */
     enum skua_logits want;
-    float *logits;           /* the caller's: n_vocab floats for LAST, n_ids * n_vocab for ALL, unused for NONE and ARGMAX */
+    bool hold;               /* evaluate the tokens without appending them: skua_commit says how many of them stay */
+    float *logits;           /* the caller's: n_vocab floats for LAST, n_ids * n_vocab for ALL, unused for the others */
+    int32_t *best_ids;       /* the caller's, [n_ids], for ARGMAX_ALL: best_id behind each id */
+    float *best_logits;      /* and best_logit */
     int32_t best_id;         /* out, ARGMAX: the greedy choice behind the last id: the lowest of the samplable tokens with the largest
                                 logit. The lowest whose logit is NaN or +inf if there are such; -1 if all are -inf */
     float best_logit;
-    int32_t n_done;          /* out: tokens of ids that are evaluated; equals n_ids on success */
+    int32_t n_done;          /* out: tokens of ids that are evaluated; equals n_ids on success, 0 for a held feed otherwise */
 } skua_feed;
 
 /* Called between forward passes with the tokens done and the total over all feeds; return false to stop (SKUA_ECANCELED). */
@@ -122,8 +127,16 @@ typedef bool skua_progress(void *user, int32_t n_done, int32_t n_total);
 
 /* Evaluate all feeds (each session at most once), packed into forward passes of up to max_rows rows. A failure leaves every
    session valid with n_done tokens appended. Errors: SKUA_EARG for an id outside the vocabulary, SKUA_ELIMIT when a session's
-   context would overflow (checked before anything is evaluated), SKUA_ENOMEM. */
+   context would overflow (checked before anything is evaluated), SKUA_ENOMEM, SKUA_ESTATE when tokens of a session of this engine are held.
+   Feeds together with one that is held must fit one pass (SKUA_EARG). */
 int skua_eval(skua_engine *e, skua_feed *feeds, int32_t n_feeds, skua_progress *progress, void *user, skua_error *err);
+
+/* After an evaluation with hold: append the first n_keep (0 .. n_ids) of the tokens that were held and forget the others. The session is
+   then what it would be if only these had been evaluated, bit for bit, and so are the logits that the held evaluation gave for them. To
+   come for each held feed before the next skua_eval on this engine; until then the session cannot be saved, copied or restored, and
+   skua_session_reset and skua_session_free forget what is held. SKUA_ESTATE: nothing is held; SKUA_EARG: n_keep. Any other error: the
+   session's state is lost, and until it is reset or restored it refuses everything with SKUA_ESTATE. */
+int skua_commit(skua_session *s, int32_t n_keep, skua_error *err);
 
 /* ---- tokens and text ---- */
 
@@ -142,6 +155,56 @@ bool skua_token_ends(const skua_engine *e, int32_t id); /* does it end an answer
    JSON. */
 int skua_chat_prompt(skua_engine *e, const char *messages, const char *tools, const char *args, int32_t **ids, size_t *n_ids,
                      bool *opens_thinking, skua_error *err);
+
+/* ---- speculative decoding ---- */
+
+/* Tokens are drafted cheaply and verified together in one pass of the model. The answer is the same with and without, bit for bit; only the
+   time differs, and drafting goes on only while it saves time. */
+typedef struct skua_draft_params {
+    const char *source;       /* a drafter file (DFlash, DFlash2, DSpark or an MTP head), which competes with lookup and a bundled MTP block;
+                                 "mtp": the model's own block; "lookup": what the session's tokens repeat; "auto": both of these as far as
+                                 they are there; "none" or NULL */
+    int32_t max;              /* most drafts of a round; 0: as many as the drafters can */
+    double min_gain;          /* draft when it is expected to be this much faster: 0.03 = 3 % */
+    int32_t fixed;            /* drafts of every round, without adaptation; -1: adaptive */
+    const int32_t *schedule;  /* drafts of the rounds, again and again, without adaptation: n_schedule entries; NULL: adaptive */
+    int32_t n_schedule;
+    bool force;               /* draft whenever there is something to propose, even when it does not pay */
+    enum { SKUA_TAPS_AUTO, SKUA_TAPS_INPUT, SKUA_TAPS_OUTPUT } taps; /* how a DFlash file numbers the layers it reads, if not as its layout has it */
+    int32_t causal;           /* 1, 0: whether rows of a block see only those before them, in all layers; -1: as the file says */
+    const char *head_ids;     /* file with the ids of the tokens that may be drafted (DFlash); NULL: all */
+} skua_draft_params;
+#define SKUA_DRAFT_DEFAULTS {.min_gain = 0.03, .fixed = -1, .causal = -1}
+
+/* Attach drafters to an engine, before its first session is created (SKUA_ESTATE). A file that does not fit the model is refused with the
+   reason, as skua_engine_open does with files. *notes (may be NULL): lines that tell what drafts and what else is to be said; they live as
+   long as the engine. */
+int skua_engine_draft(skua_engine *e, const skua_draft_params *p, const char **notes, skua_error *err);
+
+/* One round in which something was drafted. */
+typedef struct skua_draft_round {
+    const char *drafter;      /* "dflash", "dflash2", "dspark", "mtp", "lookup" */
+    const int32_t *drafts;    /* [n_drafts] */
+    int32_t n_drafts, n_verified, n_accepted;
+} skua_draft_round;
+
+#define SKUA_DRAFT_MAX 31     /* most drafts of a round */
+#define SKUA_DRAFT_SOURCES 4
+
+/* What drafting came to in a session so far. */
+typedef struct skua_draft_stats {
+    int32_t n_sources;        /* 0: nothing drafts */
+    int64_t rounds, tokens;   /* rounds of any depth, tokens they gave */
+    int64_t depth[SKUA_DRAFT_MAX + 1]; /* rounds by drafts verified */
+    double draft_seconds, verify_seconds, commit_seconds, other_seconds;
+    struct {
+        const char *name;     /* for people */
+        int64_t rounds;       /* that used it */
+        int64_t tested[SKUA_DRAFT_MAX], accepted[SKUA_DRAFT_MAX]; /* by depth */
+        bool lost;            /* its context is gone, or it failed */
+    } sources[SKUA_DRAFT_SOURCES];
+} skua_draft_stats;
+skua_draft_stats skua_session_draft_stats(const skua_session *s);
 
 /* ---- sampling and generation ---- */
 
@@ -182,6 +245,9 @@ typedef struct skua_generate_params {
     const char *const *stop;  /* stop strings, up to 16; not part of the output */
     size_t n_stop;
     bool special;             /* print control tokens as their text */
+    bool no_draft;            /* decode one token at a time whatever is attached */
+    void (*on_round)(void *user, const skua_draft_round *round); /* called for every round with drafts; NULL */
+    void (*on_note)(void *user, const char *note); /* called with a line about drafting that should be said once; NULL */
 } skua_generate_params;
 
 /* A piece of output. text is complete UTF-8 (n bytes, may be 0 while bytes are held back); id is the token that was just chosen, -1 for

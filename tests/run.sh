@@ -111,6 +111,7 @@ scripts() { # configuration, names of scripts (none: all)
 
 if [ $mode = full ]; then
     add gcc model/test_one_answer "$BUILD/tests/model/test_one_answer --full"
+    add gcc model/test_verify "$BUILD/tests/model/test_verify --full"
 elif [ $mode = quick ]; then
     scripts gcc
     programs gcc "" unit

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "cmd/bench_stat.h"
+#include "cmd/cmd_draft.h"
 #include "cmd/cmd_engine.h"
 #include "cmd/term.h"
 #include "dev/membw.h"
@@ -12,7 +13,7 @@
 
 #define BENCH_MAX_LIST 32
 #define BENCH_MAX_TOKENS 1048576
-#define BENCH_MAX_ROWS 128
+#define BENCH_MAX_ROWS SKUA_HOLD_MAX
 #define BENCH_MAX_SEQS 64
 #define BENCH_SEQ_STEPS 8 /* steps of one sample of --seqs */
 
@@ -23,6 +24,7 @@ struct bench_list {
 
 struct bench_options {
     struct engine_options engine;
+    struct draft_options draft;
     struct bench_list pp, tg, depth, batch, seqs; /* each value once; depth and batch rising */
     double accept[BENCH_MAX_LIST];
     int n_accept;
@@ -50,13 +52,13 @@ struct bench_result {
 double bench_rate(const struct bench_result *r);
 const char *bench_kind_name(enum bench_kind kind); /* "pp", "tg", "batch", "seqs" */
 
-/* A round of speculation with rows - 1 drafts, each accepted with probability p for itself as long as all before it were. */
+/* Speculation with drafts that are each accepted with probability p for themselves as long as all before them were. */
 struct bench_spec {
     double p;
-    int32_t rows;
-    double tokens; /* expected of a round */
-    double rate;   /* tokens / T(rows) */
-    bool best;     /* of all rows, for this p */
+    int64_t rounds, drafted, verified, tokens, plain_tokens;
+    double seconds, plain_seconds;  /* for tokens with speculation, and plain_tokens without, in turns */
+    double draft_seconds, verify_seconds, commit_seconds; /* of seconds */
+    double ratio;                   /* of their rates: the median over the turns */
 };
 
 struct bench {
@@ -65,7 +67,7 @@ struct bench {
     struct membw bandwidth; /* the better of the measurements before and after */
     struct bench_result *results; /* [n_results] */
     int n_results, cap_results;
-    struct bench_spec *specs;     /* [n_specs], by p, then by rows */
+    struct bench_spec *specs;     /* [n_specs], by p */
     int n_specs;
     struct profile kernels;       /* one decode step and one prefill pass: which matrices are there */
     struct profile profile;       /* with --profile: all measured pp and tg */

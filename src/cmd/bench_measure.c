@@ -9,28 +9,9 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "cmd/bench.h"
+#include "cmd/bench_run.h"
 #include "cmd/opts.h"
 #include "gguf/gguf.h"
-
-#define STEP_UNITS 8 /* of progress: about what a step costs in tokens of prefill */
-
-struct run {
-    struct bench *b;
-    skua_session *session;
-    skua_session **others;   /* [n_others], for --seqs */
-    int n_others;
-    skua_snapshot *snapshot; /* of session, at `depth` */
-    int32_t depth;
-    int32_t *ids;            /* [n_ids], by position */
-    int32_t n_ids;
-    float *logits;
-    double *samples;         /* [n_samples] */
-    double *ratios;          /* [repeat] */
-    double *sorted;          /* [n_samples] */
-    struct progress progress;
-    uint64_t done;           /* units of progress */
-};
 
 /* ---- results ---- */
 
@@ -90,19 +71,25 @@ void bench_free(struct bench *b)
 
 static bool on_progress(void *user, int32_t n_done, int32_t n_total)
 {
-    struct run *r = user;
+    struct bench_run *r = user;
     (void)n_total;
     progress_set(&r->progress, r->done + (uint64_t)n_done);
     return !atomic_load(r->b->stop);
 }
 
-static int stopped(const struct run *r, skua_error *err)
+int bench_run_stopped(const struct bench_run *r, skua_error *err)
 {
     return atomic_load(r->b->stop) ? error_set(err, SKUA_ECANCELED, "stopped") : 0;
 }
 
+void bench_run_advance(struct bench_run *r, int32_t steps)
+{
+    r->done += (uint64_t)steps * BENCH_STEP_UNITS;
+    progress_set(&r->progress, r->done);
+}
+
 /* Feed n tokens of the positions that follow; *seconds (may be NULL) is the time. */
-static int feed(struct run *r, int32_t n, enum skua_logits want, double *seconds, skua_error *err)
+static int feed(struct bench_run *r, int32_t n, enum skua_logits want, double *seconds, skua_error *err)
 {
     const bool step = want == SKUA_LOGITS_ALL || n == 1;
     skua_feed f = {.session = r->session, .ids = r->ids + skua_session_length(r->session), .n_ids = n, .want = want, .logits = r->logits};
@@ -110,13 +97,13 @@ static int feed(struct run *r, int32_t n, enum skua_logits want, double *seconds
     int rc = skua_eval(r->b->engine, &f, 1, step ? NULL : on_progress, r, err);
     if (seconds)
         *seconds = (double)(clock_ns() - start) * 1e-9;
-    r->done += step ? STEP_UNITS : (uint64_t)n;
+    r->done += step ? BENCH_STEP_UNITS : (uint64_t)n;
     progress_set(&r->progress, r->done);
-    return rc ? rc : stopped(r, err);
+    return rc ? rc : bench_run_stopped(r, err);
 }
 
 /* Back to the snapshot, and a step that is not timed. */
-static int settle(struct run *r, skua_error *err)
+static int settle(struct bench_run *r, skua_error *err)
 {
     int rc = skua_session_restore(r->session, r->snapshot, err);
     return rc ? rc : feed(r, 1, SKUA_LOGITS_LAST, NULL, err);
@@ -124,7 +111,7 @@ static int settle(struct run *r, skua_error *err)
 
 /* ---- what is measured ---- */
 
-static int measure_prefill(struct run *r, int32_t n, skua_error *err)
+static int measure_prefill(struct bench_run *r, int32_t n, skua_error *err)
 {
     struct bench *b = r->b;
     const int repeat = (int)b->opt->repeat;
@@ -143,7 +130,7 @@ static int measure_prefill(struct run *r, int32_t n, skua_error *err)
 }
 
 /* Every step is a sample. */
-static int measure_decode(struct run *r, int32_t n, skua_error *err)
+static int measure_decode(struct bench_run *r, int32_t n, skua_error *err)
 {
     struct bench *b = r->b;
     struct profile step = {0};
@@ -169,14 +156,32 @@ static int measure_decode(struct run *r, int32_t n, skua_error *err)
                                                .time = bench_stat_of(r->samples, n_samples), .bytes = profile_bytes(&cost)}, err);
 }
 
-static int timed_step(struct run *r, int32_t rows, double *seconds, skua_error *err)
+/* A step of w rows as speculation needs it: held, the best token of every row, and the commit of all. */
+static int held_step(struct bench_run *r, int32_t rows, double *seconds, skua_error *err)
+{
+    int32_t best[SKUA_HOLD_MAX];
+    float logit[SKUA_HOLD_MAX];
+    skua_feed f = {.session = r->session, .ids = r->ids + skua_session_length(r->session), .n_ids = rows, .want = SKUA_LOGITS_ARGMAX_ALL,
+                   .hold = true, .best_ids = best, .best_logits = logit};
+    uint64_t start = clock_ns();
+    int rc = skua_eval(r->b->engine, &f, 1, NULL, NULL, err);
+    if (!rc)
+        rc = skua_commit(r->session, rows, err);
+    *seconds = (double)(clock_ns() - start) * 1e-9;
+    bench_run_advance(r, 1);
+    return rc ? rc : bench_run_stopped(r, err);
+}
+
+static int timed_step(struct bench_run *r, int32_t rows, double *seconds, skua_error *err)
 {
     int rc = settle(r, err);
-    return rc ? rc : feed(r, rows, rows == 1 ? SKUA_LOGITS_LAST : SKUA_LOGITS_ALL, seconds, err);
+    if (rc)
+        return rc;
+    return rows == 1 ? feed(r, 1, SKUA_LOGITS_LAST, seconds, err) : held_step(r, rows, seconds, err);
 }
 
 /* The result of the single rows or sequences of all pairs; single: [n][repeat], which stays as it is. */
-static int add_single(struct run *r, struct bench_result res, const double *single, int n, skua_error *err)
+static int add_single(struct bench_run *r, struct bench_result res, const double *single, int n, skua_error *err)
 {
     const int samples = n * (int)r->b->opt->repeat;
     memcpy(r->sorted, single, (size_t)samples * sizeof *single);
@@ -185,7 +190,7 @@ static int add_single(struct run *r, struct bench_result res, const double *sing
 }
 
 /* Each sample of T(w) comes right behind one of T(1), and their ratios are what counts: a machine that slows down slows both. */
-static int measure_batch(struct run *r, skua_error *err)
+static int measure_batch(struct bench_run *r, skua_error *err)
 {
     const struct bench_options *o = r->b->opt;
     const int repeat = (int)o->repeat, widths = o->batch.n;
@@ -215,7 +220,7 @@ static int measure_batch(struct run *r, skua_error *err)
 }
 
 /* One sample: steps of the first n sequences, time of one step. Their tokens differ, as those of strangers do. */
-static int sequences_sample(struct run *r, int n, double *seconds, skua_error *err)
+static int sequences_sample(struct bench_run *r, int n, double *seconds, skua_error *err)
 {
     skua_feed feeds[BENCH_MAX_SEQS];
     const size_t n_vocab = (size_t)skua_engine_get_info(r->b->engine).n_vocab;
@@ -231,15 +236,15 @@ static int sequences_sample(struct run *r, int n, double *seconds, skua_error *e
             start = clock_ns();
         rc = skua_eval(r->b->engine, feeds, n, NULL, NULL, err);
         if (!rc)
-            rc = stopped(r, err);
+            rc = bench_run_stopped(r, err);
     }
     *seconds = (double)(clock_ns() - start) * 1e-9 / BENCH_SEQ_STEPS;
-    r->done += (BENCH_SEQ_STEPS + 1) * STEP_UNITS;
+    r->done += (BENCH_SEQ_STEPS + 1) * BENCH_STEP_UNITS;
     progress_set(&r->progress, r->done);
     return rc;
 }
 
-static int measure_sequences(struct run *r, skua_error *err)
+static int measure_sequences(struct bench_run *r, skua_error *err)
 {
     const struct bench_options *o = r->b->opt;
     const int repeat = (int)o->repeat, counts = o->seqs.n;
@@ -287,12 +292,12 @@ static int32_t next_depth(const struct bench_options *o, int32_t after)
     for (int i = 0; i < o->depth.n && (o->pp.n || o->tg.n); i++)
         if (o->depth.v[i] > after && (next < 0 || o->depth.v[i] < next))
             next = o->depth.v[i];
-    if ((o->batch.n || o->seqs.n) && o->batch_depth > after && (next < 0 || o->batch_depth < next))
+    if ((o->batch.n || o->seqs.n || o->n_accept) && o->batch_depth > after && (next < 0 || o->batch_depth < next))
         next = (int32_t)o->batch_depth;
     return next;
 }
 
-static int go_to(struct run *r, int32_t depth, skua_error *err)
+static int go_to(struct bench_run *r, int32_t depth, skua_error *err)
 {
     int rc = r->snapshot ? skua_session_restore(r->session, r->snapshot, err) : 0;
     if (!rc && depth > skua_session_length(r->session))
@@ -303,7 +308,7 @@ static int go_to(struct run *r, int32_t depth, skua_error *err)
     return rc ? rc : skua_snapshot_take(r->session, &r->snapshot, err);
 }
 
-static int measure_at(struct run *r, int32_t depth, skua_error *err)
+static int measure_at(struct bench_run *r, int32_t depth, skua_error *err)
 {
     const struct bench_options *o = r->b->opt;
     const bool here = listed(&o->depth, depth);
@@ -316,6 +321,8 @@ static int measure_at(struct run *r, int32_t depth, skua_error *err)
         rc = measure_batch(r, err);
     if (!rc && o->seqs.n && depth == o->batch_depth)
         rc = measure_sequences(r, err);
+    if (!rc && o->n_accept && depth == o->batch_depth)
+        rc = bench_speculate(r, err);
     return rc;
 }
 
@@ -344,13 +351,14 @@ static uint64_t total_units(const struct bench_options *o)
     uint64_t repeat = (uint64_t)o->repeat, units = 0;
     for (int32_t d = -1; (d = next_depth(o, d)) >= 0;)
         units = (uint64_t)d;
-    units += (uint64_t)o->depth.n * repeat * ((uint64_t)sum(&o->pp) + STEP_UNITS * (uint64_t)(sum(&o->tg) + o->tg.n));
-    units += repeat * STEP_UNITS * 4 * (uint64_t)o->batch.n;
-    return units + repeat * STEP_UNITS * 2 * (BENCH_SEQ_STEPS + 1) * (uint64_t)o->seqs.n;
+    units += (uint64_t)o->depth.n * repeat * ((uint64_t)sum(&o->pp) + BENCH_STEP_UNITS * (uint64_t)(sum(&o->tg) + o->tg.n));
+    units += repeat * BENCH_STEP_UNITS * 4 * (uint64_t)o->batch.n;
+    units += bench_speculate_units(o) * BENCH_STEP_UNITS;
+    return units + repeat * BENCH_STEP_UNITS * 2 * (BENCH_SEQ_STEPS + 1) * (uint64_t)o->seqs.n;
 }
 
 /* Ordinary tokens, a function of seed and position. */
-static int make_ids(struct run *r, skua_error *err)
+static int make_ids(struct bench_run *r, skua_error *err)
 {
     const int32_t n_vocab = skua_engine_get_info(r->b->engine).n_vocab;
     r->ids = mem_alloc((size_t)r->n_ids * sizeof *r->ids);
@@ -367,12 +375,12 @@ static int make_ids(struct run *r, skua_error *err)
     return 0;
 }
 
-static int prepare(struct run *r, skua_error *err)
+static int prepare(struct bench_run *r, skua_error *err)
 {
     const struct bench_options *o = r->b->opt;
     const skua_engine_info info = skua_engine_get_info(r->b->engine);
     const int32_t feeds = max32(largest(&o->pp), 1 + max32(largest(&o->tg), max32(largest(&o->batch), o->seqs.n ? BENCH_SEQ_STEPS : 0)));
-    const int32_t deepest = max32(o->pp.n || o->tg.n ? largest(&o->depth) : 0, o->batch.n || o->seqs.n ? (int32_t)o->batch_depth : 0);
+    const int32_t deepest = max32(o->pp.n || o->tg.n ? largest(&o->depth) : 0, o->batch.n || o->seqs.n || o->n_accept ? (int32_t)o->batch_depth : 0);
     const size_t rows = (size_t)max32(1, max32(largest(&o->batch), largest(&o->seqs))), repeat = (size_t)o->repeat;
     const size_t samples = repeat * (size_t)max32(largest(&o->tg), 2 * max32(1, max32(o->batch.n, o->seqs.n)));
     r->n_ids = deepest + feeds;
@@ -383,6 +391,10 @@ static int prepare(struct run *r, skua_error *err)
     r->ratios = mem_alloc(repeat * sizeof *r->ratios);
     r->sorted = mem_alloc(samples * sizeof *r->sorted);
     r->others = mem_calloc((size_t)max32(1, largest(&o->seqs)), sizeof *r->others);
+    if (o->n_accept)
+        r->b->specs = mem_alloc((size_t)o->n_accept * sizeof *r->b->specs);
+    if (o->n_accept && !r->b->specs)
+        return error_nomem(err, "simulation", (size_t)o->n_accept * sizeof *r->b->specs);
     if (!r->logits || !r->samples || !r->ratios || !r->sorted || !r->others)
         return error_nomem(err, "measurements", rows * (size_t)info.n_vocab * sizeof *r->logits);
     int rc = make_ids(r, err);
@@ -395,7 +407,7 @@ static int prepare(struct run *r, skua_error *err)
     return rc;
 }
 
-static void cleanup(struct run *r)
+static void cleanup(struct bench_run *r)
 {
     skua_snapshot_free(r->snapshot);
     for (int i = 0; i < r->n_others; i++)
@@ -410,7 +422,7 @@ static void cleanup(struct run *r)
 }
 
 /* Touch every page of the file, so that no measurement pays for that. */
-static int warm_file(const struct run *r, skua_error *err)
+static int warm_file(const struct bench_run *r, skua_error *err)
 {
     const struct gguf *g = r->b->engine->gguf;
     for (uint32_t i = 0; i < gguf_shard_count(g); i++) {
@@ -418,14 +430,14 @@ static int warm_file(const struct run *r, skua_error *err)
         const volatile uint8_t *p = gguf_shard_data(g, i, &size);
         for (size_t at = 0; at < size; at += 4096)
             (void)p[at];
-        if (stopped(r, err))
+        if (bench_run_stopped(r, err))
             return SKUA_ECANCELED;
     }
     return 0;
 }
 
 /* One pass of each kind, to see which ops there are. */
-static int look_at_kernels(struct run *r, skua_error *err)
+static int look_at_kernels(struct bench_run *r, skua_error *err)
 {
     profile_attach(&r->b->kernels, r->b->engine);
     int rc = feed(r, 1, SKUA_LOGITS_LAST, NULL, err);
@@ -454,31 +466,9 @@ static int measure_bandwidth(struct bench *b, skua_error *err)
     return 0;
 }
 
-static int simulate(struct bench *b, skua_error *err)
-{
-    const struct bench_options *o = b->opt;
-    b->specs = mem_alloc((size_t)o->n_accept * (size_t)(o->batch.n + 1) * sizeof *b->specs);
-    if (!b->specs)
-        return error_nomem(err, "simulation", (size_t)o->n_accept * sizeof *b->specs);
-    for (int i = 0; i < o->n_accept; i++) {
-        struct bench_spec *best = NULL;
-        for (int k = o->batch.v[0] == 1 ? 0 : -1; k < o->batch.n; k++) {
-            const int32_t rows = k < 0 ? 1 : o->batch.v[k];
-            const struct bench_result *t = bench_find(b, BENCH_BATCH, (int32_t)o->batch_depth, rows, 1);
-            struct bench_spec *s = &b->specs[b->n_specs++];
-            *s = (struct bench_spec){.p = o->accept[i], .rows = rows, .tokens = bench_expected_tokens(o->accept[i], rows)};
-            s->rate = s->tokens / t->time.median;
-            if (!best || s->rate > best->rate)
-                best = s;
-        }
-        best->best = true;
-    }
-    return 0;
-}
-
 int bench_measure(struct bench *b, skua_error *err)
 {
-    struct run r = {.b = b};
+    struct bench_run r = {.b = b};
     int rc = measure_bandwidth(b, err);
     progress_begin(&r.progress, "measuring", total_units(b->opt));
     if (!rc)
@@ -493,8 +483,6 @@ int bench_measure(struct bench *b, skua_error *err)
     cleanup(&r);
     if (!rc)
         rc = measure_bandwidth(b, err);
-    if (!rc && b->opt->n_accept)
-        rc = simulate(b, err);
     if (rc == SKUA_ECANCELED)
         error_set(err, rc, "interrupted");
     return rc ? rc : profile_check(&b->profile, err);

@@ -96,13 +96,15 @@ static void specs_text(const struct bench *b, struct strbuf *out)
 {
     if (!b->n_specs)
         return;
-    strbuf_puts(out, "\nspeculation, simulated from T(w): drafts accepted independently; the cost of drafting is not included\n"
-                     "       p    rows  tokens/round       t/s  over 1 row\n");
-    const struct bench_result *one = bench_find(b, BENCH_BATCH, (int32_t)b->opt->batch_depth, 1, 1);
+    strbuf_puts(out, "\nspeculation with simulated acceptance, in turns with plain decoding\n"
+                     "       p  tokens/round  verified      t/s  plain t/s   ratio   ms of a round: draft   verify   commit\n");
     for (int i = 0; i < b->n_specs; i++) {
         const struct bench_spec *s = &b->specs[i];
-        strbuf_printf(out, "  %6.3f  %6d  %12.3f %9.2f  %10.3f%s\n", s->p, s->rows, s->tokens, s->rate, s->rate * one->time.median,
-                      s->best ? "  best" : "");
+        const double rounds = (double)s->rounds;
+        strbuf_printf(out, "  %6.3f  %12.2f  %8.2f %8.2f  %9.2f  %6.3f                %8.2f %8.2f %8.2f\n", s->p,
+                      (double)s->tokens / rounds, (double)s->verified / rounds, (double)s->tokens / s->seconds,
+                      (double)s->plain_tokens / s->plain_seconds, s->ratio, 1e3 * s->draft_seconds / rounds, 1e3 * s->verify_seconds / rounds,
+                      1e3 * s->commit_seconds / rounds);
     }
 }
 
@@ -111,7 +113,7 @@ int bench_text(const struct bench *b, struct strbuf *out, skua_error *err)
     header_text(b, out);
     section(b, BENCH_PP, "prefill\n  tokens   depth       t/s " SPREAD_NAMES, out);
     section(b, BENCH_TG, "decode, one step\n   steps   depth       t/s " SPREAD_NAMES "        MB  bound ms bound t/s  reached", out);
-    section(b, BENCH_BATCH, "batch, one step of w rows with the logits of all\n    rows   depth       t/s " SPREAD_NAMES " T(w)/T(1)", out);
+    section(b, BENCH_BATCH, "batch, one held step of w rows with the best token of each, and its commit\n    rows   depth       t/s " SPREAD_NAMES " T(w)/T(1)", out);
     compare_text(b, out);
     section(b, BENCH_SEQS, "sequences decoded together, one step\n    seqs   depth       t/s " SPREAD_NAMES "  over one", out);
     specs_text(b, out);
@@ -189,8 +191,10 @@ static json_t *result_json(const struct bench *b, const struct bench_result *r)
 
 static json_t *spec_json(const struct bench_spec *s)
 {
-    return json_pack("{s:f, s:i, s:f, s:f, s:b}", "p", s->p, "rows", s->rows, "tokens_per_round", s->tokens, "t_s", s->rate, "best",
-                     s->best);
+    return json_pack("{s:f, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:f}", "p", s->p, "rounds", (json_int_t)s->rounds, "drafted",
+                     (json_int_t)s->drafted, "verified", (json_int_t)s->verified, "tokens", (json_int_t)s->tokens, "seconds", s->seconds,
+                     "plain_tokens", (json_int_t)s->plain_tokens, "plain_seconds", s->plain_seconds, "ratio", s->ratio, "draft_seconds",
+                     s->draft_seconds, "verify_seconds", s->verify_seconds, "commit_seconds", s->commit_seconds);
 }
 
 int bench_json(const struct bench *b, struct strbuf *out, skua_error *err)

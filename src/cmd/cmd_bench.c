@@ -25,10 +25,11 @@ static const char help[] =
     "      --pp LIST            prefill: prompts of so many tokens\n"
     "      --tg LIST            decode: so many steps of one token\n"
     "      --depth LIST         tokens in the session before each of these (default 0)\n"
-    "      --batch LIST         steps of so many rows of one sequence, with the logits of all rows: T(w), and T(w) / T(1)\n"
+    "      --batch LIST         steps of so many rows of one sequence, held, with the best token of each row, and committed: T(w) / T(1)\n"
     "      --seqs LIST          so many sequences decoded together\n"
     "      --batch-depth N      tokens in the session before --batch and --seqs (default 512)\n"
-    "      --spec-sim LIST      throughput of speculation with these acceptance rates (0 to 1) and the measured T(w)\n"
+    "      --spec-sim LIST      throughput with the drafter of --draft when drafts are accepted with these rates (0 to 1)\n"
+    DRAFT_HELP
     "  -r, --repeat N           repetitions (default 5)\n"
     "  -s, --seed S             seed of the token ids (default 0)\n"
     "      --profile            time per op and role of the measured prefill and decode\n"
@@ -122,8 +123,11 @@ static int check_options(int argc, char **argv, struct bench_options *o, skua_er
     }
     if (!o->depth.n)
         o->depth.n = 1; /* 0 */
-    if (o->n_accept && !o->batch.n)
-        o->batch = default_widths;
+    if (o->n_accept && (!o->draft.params.source || strcmp(o->draft.params.source, "none") == 0))
+        return error_set(err, SKUA_EARG, "--spec-sim simulates acceptance, not drafts; expected --draft with what drafts");
+    int rc = draft_check(&o->draft, err);
+    if (rc)
+        return rc;
     if (o->plot && !o->pp.n && !o->tg.n && !o->batch.n)
         return error_set(err, SKUA_EARG, "--plot shows --pp, --tg and --batch; expected one of them");
     qsort(o->depth.v, (size_t)o->depth.n, sizeof *o->depth.v, by_value);
@@ -136,7 +140,7 @@ static int parse(int argc, char **argv, struct bench_options *o, skua_error *err
 {
     enum { PP = 256, TG, DEPTH, BATCH, SEQS, BATCH_DEPTH, SPEC_SIM, PROFILE, CSV, JSON, PLOT, BUFFER };
     static const struct option longs[] = {
-        {"model", required_argument, NULL, 'm'}, {"threads", required_argument, NULL, 't'}, {"pp", required_argument, NULL, PP},
+        DRAFT_LONGS, {"model", required_argument, NULL, 'm'}, {"threads", required_argument, NULL, 't'}, {"pp", required_argument, NULL, PP},
         {"tg", required_argument, NULL, TG}, {"depth", required_argument, NULL, DEPTH}, {"batch", required_argument, NULL, BATCH},
         {"seqs", required_argument, NULL, SEQS}, {"batch-depth", required_argument, NULL, BATCH_DEPTH},
         {"spec-sim", required_argument, NULL, SPEC_SIM}, {"repeat", required_argument, NULL, 'r'}, {"seed", required_argument, NULL, 's'},
@@ -166,6 +170,7 @@ static int parse(int argc, char **argv, struct bench_options *o, skua_error *err
         case 'h': fputs(help, stdout); return 1;
         default:
             rc = c == OPTS_BAD ? SKUA_EARG : engine_option(&o->engine, c, optarg, err);
+            rc = rc ? rc : draft_option(&o->draft, c, optarg, err);
             rc = rc > 0 ? 0 : rc;
         }
     }
@@ -215,6 +220,8 @@ static int report(const struct bench *b, skua_error *err)
 static int work(struct bench *b, skua_error *err)
 {
     int rc = engine_open(&b->opt->engine, COMMAND, &b->engine, err);
+    if (!rc)
+        rc = draft_attach(&b->opt->draft, COMMAND, b->engine, false, err);
     if (rc)
         return rc;
     b->stop = interrupt_catch();
@@ -227,15 +234,19 @@ static int work(struct bench *b, skua_error *err)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct bench_options o = {.batch_depth = 512, .repeat = 5, .buffer = MEMBW_BYTES};
+    struct bench_options o = {.draft = DRAFT_OPTIONS_INIT, .batch_depth = 512, .repeat = 5, .buffer = MEMBW_BYTES};
     struct bench b = {.opt = &o};
     skua_error err = {0};
     int rc = parse(argc, argv, &o, &err);
-    if (rc > 0)
-        return OPTS_OK;
-    if (rc)
+    if (!rc)
+        rc = work(&b, &err);
+    else if (rc > 0)
+        rc = 0;
+    else {
+        draft_options_free(&o.draft);
         return opts_fail(COMMAND, OPTS_USAGE, &err);
-    rc = work(&b, &err);
+    }
+    draft_options_free(&o.draft);
     bench_free(&b);
     skua_engine_close(b.engine);
     return rc ? opts_fail(COMMAND, OPTS_FAILED, &err) : OPTS_OK;

@@ -31,7 +31,11 @@ static const char help[] =
     "      --show-thinking      print the thinking to standard error also when that is no terminal\n"
     "      --special            print control tokens, the end token too\n"
     "  -q, --quiet              no line of figures\n"
+    "      --stats              at the end, what drafting came to\n"
+    "      --draft-trace FILE   write a line of JSON for each round with drafts: drafter, drafts, how many were accepted (A)\n"
     "      --profile            at the end, where the time went: per op and role, prefill and decode apart\n"
+    "\n"
+    DRAFT_HELP
     "\n"
     "  -n, --max-tokens N       stop after N tokens (default: when the model ends, or the context is full)\n"
     "      --stop TEXT          stop before TEXT (up to 16 times)\n"
@@ -50,10 +54,11 @@ static const char help[] =
 
 enum {
     OPT_SYSTEM = 256, OPT_RAW, OPT_THINK, OPT_NO_THINK, OPT_SHOW_THINKING, OPT_SPECIAL, OPT_STOP, OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P,
-    OPT_REPEAT, OPT_REPEAT_N, OPT_PRESENCE, OPT_FREQUENCY, OPT_BIAS, OPT_PROFILE
+    OPT_REPEAT, OPT_REPEAT_N, OPT_PRESENCE, OPT_FREQUENCY, OPT_BIAS, OPT_PROFILE, OPT_STATS, OPT_TRACE
 };
 
 static const struct option long_options[] = {ENGINE_LONGS,
+                                             DRAFT_LONGS,
                                              {"file", required_argument, NULL, 'f'},
                                              {"system", required_argument, NULL, OPT_SYSTEM},
                                              {"raw", no_argument, NULL, OPT_RAW},
@@ -63,6 +68,8 @@ static const struct option long_options[] = {ENGINE_LONGS,
                                              {"special", no_argument, NULL, OPT_SPECIAL},
                                              {"quiet", no_argument, NULL, 'q'},
                                              {"profile", no_argument, NULL, OPT_PROFILE},
+                                             {"stats", no_argument, NULL, OPT_STATS},
+                                             {"draft-trace", required_argument, NULL, OPT_TRACE},
                                              {"max-tokens", required_argument, NULL, 'n'},
                                              {"stop", required_argument, NULL, OPT_STOP},
                                              {"temp", required_argument, NULL, OPT_TEMP},
@@ -156,6 +163,8 @@ static int plain_option(struct run_options *o, int c, const char *arg, skua_erro
     case OPT_SPECIAL: o->special = true; return 0;
     case 'q': o->quiet = true; return 0;
     case OPT_PROFILE: o->profile = true; return 0;
+    case OPT_STATS: o->stats = true; return 0;
+    case OPT_TRACE: o->trace = arg; return 0;
     case 'n': return opt_i64("--max-tokens", arg, 0, INT32_MAX, &o->max_tokens, err);
     case OPT_STOP:
         if (o->n_stop == RUN_MAX_STOP)
@@ -181,6 +190,7 @@ static int parse(int argc, char **argv, struct run_options *o, skua_error *err)
             return 1;
         }
         rc = engine_option(&o->engine, c, optarg, err);
+        rc = rc ? rc : draft_option(&o->draft, c, optarg, err);
         rc = rc > 0 ? 0 : rc < 0 ? rc : plain_option(o, c, optarg, err);
     }
     if (!rc && optind < argc)
@@ -191,6 +201,8 @@ static int parse(int argc, char **argv, struct run_options *o, skua_error *err)
         rc = error_set(err, SKUA_EARG, "both a prompt and --file; expected one of them");
     if (!rc && o->raw && (o->system || o->think != THINK_AS_TEMPLATE))
         rc = error_set(err, SKUA_EARG, "--raw does not go with --system, --think or --no-think: it uses no chat template");
+    if (!rc)
+        rc = draft_check(&o->draft, err);
     return rc;
 }
 
@@ -243,6 +255,37 @@ static int print_profile(struct run *r, skua_error *err)
     return rc;
 }
 
+static int print_stats(struct run *r, skua_error *err)
+{
+    struct strbuf out = {0};
+    const skua_draft_stats stats = skua_session_draft_stats(r->session);
+    draft_stats_text(&stats, &out);
+    int rc = strbuf_failed(&out) ? error_nomem(err, "figures", out.len) : 0;
+    if (!rc)
+        fputs(strbuf_str(&out), stderr);
+    strbuf_free(&out);
+    return rc;
+}
+
+static int open_trace(struct run *r, skua_error *err)
+{
+    if (!r->opt.trace)
+        return 0;
+    r->trace = fopen(r->opt.trace, "w");
+    return r->trace ? 0 : error_set(err, SKUA_EIO, "%s: cannot be written: %s", r->opt.trace, strerror(errno));
+}
+
+static int close_trace(struct run *r, int rc, skua_error *err)
+{
+    if (!r->trace)
+        return rc;
+    const bool failed = ferror(r->trace);
+    if ((fclose(r->trace) || failed) && !rc)
+        rc = error_set(err, SKUA_EIO, "%s: cannot be written: %s", r->opt.trace, strerror(errno));
+    r->trace = NULL;
+    return rc;
+}
+
 static int work(struct run *r, skua_error *err)
 {
     struct run_options *o = &r->opt;
@@ -257,6 +300,10 @@ static int work(struct run *r, skua_error *err)
     if (!rc)
         rc = engine_open(&o->engine, "run", &r->engine, err);
     if (!rc)
+        rc = draft_attach(&o->draft, "run", r->engine, o->quiet, err);
+    if (!rc)
+        rc = open_trace(r, err);
+    if (!rc)
         rc = engine_session(&o->engine, "run", r->engine, &r->session, err);
     if (!rc && o->profile)
         profile_attach(&r->profile, r->engine);
@@ -269,6 +316,9 @@ static int work(struct run *r, skua_error *err)
         rc = chat ? run_chat(r, err) : answer_once(r, text ? text : o->prompt, n, err);
     if (!rc && o->profile)
         rc = print_profile(r, err);
+    if (!rc && o->stats)
+        rc = print_stats(r, err);
+    rc = close_trace(r, rc, err);
     mem_free(text);
     return rc;
 }
@@ -277,15 +327,18 @@ int cmd_run(int argc, char **argv)
 {
     static struct run r; /* large (the bias table), and one per process */
     skua_error err = {0};
-    r = (struct run){.opt = {.max_tokens = -1}};
+    r = (struct run){.opt = {.max_tokens = -1, .draft = DRAFT_OPTIONS_INIT}};
     int rc = parse(argc, argv, &r.opt, &err);
     if (rc > 0)
         return OPTS_OK;
-    if (rc)
+    if (rc) {
+        draft_options_free(&r.opt.draft);
         return opts_fail("run", OPTS_USAGE, &err);
+    }
     term_probe(&r.term);
     rc = work(&r, &err);
     profile_free(&r.profile);
+    draft_options_free(&r.opt.draft);
     skua_session_free(r.session);
     skua_engine_close(r.engine);
     strbuf_free(&r.reasoning);

@@ -56,6 +56,7 @@ static const char *refusal(enum inspect_kind kind)
         return "the file holds only an MTP block (no trunk): it drafts for another model and is no model by itself";
     case INSPECT_KIND_DFLASH: return "the file is a DFlash drafter: it drafts for another model and is no model by itself";
     case INSPECT_KIND_DFLASH2: return "the file is a DFlash2 drafter: it drafts for another model and is no model by itself";
+    case INSPECT_KIND_DSPARK: return "the file is a DSpark drafter: it drafts for another model and is no model by itself";
     case INSPECT_KIND_IMATRIX: return "the file is an importance matrix (general.type 'imatrix'), not a model";
     case INSPECT_KIND_ADAPTER: return "the file is an adapter (general.type 'adapter'), which this version cannot apply";
     case INSPECT_KIND_PROJECTOR: return "the file is a vision or audio projector (architecture 'clip'), which this version cannot run";

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "spec/dflash_file.h"
 
 struct gguf_string inspect_string(const struct gguf *g, const char *key)
 {
@@ -16,15 +17,15 @@ static bool equal(struct gguf_string s, const char *text) { return s.len == strl
 static enum inspect_kind kind_of(const struct gguf *g)
 {
     struct gguf_string arch = inspect_string(g, "general.architecture"), type = inspect_string(g, "general.type");
-    struct gguf_value v;
+    enum dflash_variant variant;
     if (equal(type, "imatrix"))
         return INSPECT_KIND_IMATRIX;
     if (equal(type, "adapter"))
         return INSPECT_KIND_ADAPTER;
     if (equal(arch, "clip"))
         return INSPECT_KIND_PROJECTOR;
-    if (equal(arch, "dflash") || equal(arch, "dflash-draft"))
-        return gguf_find_key(g, "dflash.selector_rank", &v) ? INSPECT_KIND_DFLASH2 : INSPECT_KIND_DFLASH;
+    if (dflash_file_is(g, &variant))
+        return variant == DFLASH_2 ? INSPECT_KIND_DFLASH2 : variant == DFLASH_SPARK ? INSPECT_KIND_DSPARK : INSPECT_KIND_DFLASH;
     if (!inspect_has_tensor(g, "blk.0.", "") && (inspect_has_tensor(g, "mtp.0.", "") || inspect_has_tensor(g, "blk.", ".nextn.")))
         return INSPECT_KIND_MTP_ONLY;
     if (equal(arch, "qwen35"))
@@ -40,6 +41,7 @@ const char *inspect_kind_name(enum inspect_kind kind)
     case INSPECT_KIND_MTP_ONLY: return "MTP draft head without a model";
     case INSPECT_KIND_DFLASH: return "DFlash drafter";
     case INSPECT_KIND_DFLASH2: return "DFlash2 drafter";
+    case INSPECT_KIND_DSPARK: return "DSpark drafter";
     case INSPECT_KIND_IMATRIX: return "importance matrix";
     case INSPECT_KIND_ADAPTER: return "adapter";
     case INSPECT_KIND_PROJECTOR: return "vision or audio projector";

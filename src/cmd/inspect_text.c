@@ -4,6 +4,7 @@
 
 #include "cmd/inspect_report.h"
 #include "cmd/inspect_value.h"
+#include "spec/dflash_file.h"
 
 #define LABEL "%-15s"
 
@@ -155,15 +156,24 @@ static void put_drafter_key(const struct inspect_report *r, const char *suffix, 
 
 static void put_drafter(const struct inspect_report *r, struct strbuf *out)
 {
-    if (r->kind != INSPECT_KIND_DFLASH && r->kind != INSPECT_KIND_DFLASH2)
+    if (!dflash_file_is(r->g, NULL))
         return;
     strbuf_puts(out, "\ndrafter\n");
     put_drafter_key(r, ".block_count", "layers", out);
     put_drafter_key(r, ".embedding_length", "width", out);
+    put_drafter_key(r, ".feed_forward_length", "feed-forward", out);
+    put_drafter_key(r, ".attention.head_count", "heads", out);
+    put_drafter_key(r, ".attention.head_count_kv", "KV heads", out);
+    put_drafter_key(r, ".attention.key_length", "head size", out);
+    put_drafter_key(r, ".attention.sliding_window", "window", out);
+    put_drafter_key(r, ".attention.sliding_window_pattern", "windowed", out);
+    put_drafter_key(r, ".attention.causal", "causal", out);
     put_drafter_key(r, ".block_size", "block size", out);
     put_drafter_key(r, ".dflash.block_size", "block size", out);
     put_drafter_key(r, ".target_layers", "target layers", out);
     put_drafter_key(r, ".dflash.target_layer_ids", "target layers", out);
+    put_drafter_key(r, ".selector_top_k", "candidates", out);
+    put_drafter_key(r, ".sample_from_anchor", "anchor first", out);
 }
 
 /* ---- tensors ---- */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "cmd/opts.h"
 #include "engine/sampling.h"
 #include "engine/think_split.h"
 
@@ -85,6 +86,22 @@ static int32_t reusable(const skua_session *s, const struct token_vec *prompt)
     return (size_t)held < prompt->n && memcmp(skua_session_tokens(s), prompt->ids, (size_t)held * sizeof *prompt->ids) == 0 ? held : 0;
 }
 
+static void on_note(void *user, const char *note)
+{
+    (void)user;
+    opts_warn("run", "%s", note);
+}
+
+static void on_round(void *user, const skua_draft_round *round)
+{
+    const struct output *o = user;
+    struct strbuf line = {0};
+    draft_trace_json(round, &line);
+    if (!strbuf_failed(&line))
+        fputs(strbuf_str(&line), o->run->trace);
+    strbuf_free(&line);
+}
+
 int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, skua_error *err)
 {
     struct output o = {.run = r, .raw = r->opt.raw, .show_thinking = r->opt.show_thinking || (r->term.err_tty && r->term.out_tty)};
@@ -103,7 +120,8 @@ int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, sku
     if (!r->n_reused)
         skua_session_reset(r->session);
     skua_generate_params p = {.sampling = settings.params, .max_tokens = (int32_t)r->opt.max_tokens, .stop = r->opt.stop,
-                              .n_stop = r->opt.n_stop, .special = r->opt.special};
+                              .n_stop = r->opt.n_stop, .special = r->opt.special, .on_note = on_note,
+                              .on_round = r->trace ? on_round : NULL};
     term_printer_init(&o.out, stdout, r->term.out_tty);
     term_printer_init(&o.thoughts, stderr, r->term.err_tty);
     think_split_init(&o.split, thinking);

@@ -4,8 +4,10 @@
 
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "cmd/chatlog.h"
+#include "cmd/cmd_draft.h"
 #include "cmd/cmd_engine.h"
 #include "cmd/term.h"
 #include "engine/chat_prompt.h"
@@ -19,8 +21,10 @@ enum think_mode { THINK_AS_TEMPLATE, THINK_ON, THINK_OFF };
 
 struct run_options {
     struct engine_options engine;
+    struct draft_options draft;
+    const char *trace; /* file for draft_trace_json, NULL */
     const char *prompt, *file, *system;
-    bool raw, show_thinking, quiet, special, profile;
+    bool raw, show_thinking, quiet, special, profile, stats;
     enum think_mode think;
     int64_t max_tokens; /* -1: until the context is full */
     const char *stop[RUN_MAX_STOP];
@@ -34,6 +38,7 @@ struct run {
     struct term term;
     skua_engine *engine;
     skua_session *session;
+    FILE *trace;            /* with --draft-trace */
     struct profile profile; /* with --profile: everything evaluated */
     skua_result last;   /* figures of the last answer */
     struct strbuf reasoning, answer; /* of the last answer, complete */

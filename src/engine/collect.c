@@ -45,7 +45,7 @@ static const struct gguf_tensor *tensor_of(const skua_engine *e, struct kern_vie
 {
     for (*index = 0; *index < gguf_tensor_count(e->gguf); ++*index) {
         const struct gguf_tensor *t = gguf_tensor_at(e->gguf, *index);
-        if (same(data, (struct kern_view){e->weights.shards[t->shard], t->file_offset}))
+        if (same(data, (struct kern_view){e->weights.file.shards[t->shard], t->file_offset}))
             return t;
     }
     return NULL;

@@ -1,4 +1,5 @@
 /* Opening and closing an engine; its facts. */
+#include "engine/draft.h"
 #include "engine/engine.h"
 
 #include <string.h>
@@ -153,6 +154,7 @@ void skua_engine_close(skua_engine *e)
 {
     if (!e)
         return;
+    engine_draft_free(e);
     forward_free(e->forward);
     if (e->dev) {
         weights_free(&e->weights, e->dev);
@@ -184,7 +186,7 @@ skua_engine_info skua_engine_get_info(const skua_engine *e)
         .kv_type = qtype_info(e->kv_type)->name, .n_threads = e->dev->n_threads, .n_threads_prefill = e->dev->n_threads_prefill,
         .file_bytes = file_bytes,
         .workspace_bytes = forward_bytes(e->forward), .state_bytes = config_state_bytes(&e->config),
-        .kv_page_bytes = config_kv_page_bytes(&e->config, e->kv_type, e->weights.mtp.present), .kv_page_rows = KV_PAGE_ROWS,
+        .kv_page_bytes = config_kv_page_bytes(&e->config, e->kv_type), .kv_page_rows = KV_PAGE_ROWS,
         .warnings = strbuf_str(&e->weights.warnings),
     };
     struct gguf_value v;

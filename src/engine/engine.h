@@ -9,7 +9,10 @@
 #include "model/seq.h"
 #include "model/weights.h"
 #include "skua.h"
+#include "spec/drafter.h"
 
+struct engine_draft;
+struct session_draft;
 struct tokenizer;
 struct jinja_template;
 
@@ -27,6 +30,14 @@ struct skua_engine {
     uint32_t kv_type;
     int32_t max_rows;
     int32_t n_sessions; /* alive */
+    struct engine_draft *draft; /* NULL: nothing drafts */
+
+    int32_t n_pending;  /* sessions with held rows */
+
+    /* Called for every run of rows that a session was brought forward by (skua_eval, skua_commit), with what forward_set_capture has the
+       passes keep of them. NULL: nobody is told. */
+    void (*on_rows)(void *user, skua_session *s, const struct draft_rows *rows);
+    void *on_rows_user;
 
     /* one batch under construction, [max_rows] each */
     int32_t *token, *pos, *seq;
@@ -36,8 +47,11 @@ struct skua_engine {
 struct skua_session {
     skua_engine *engine;
     struct seq seq;
-    int32_t *tokens; /* [seq.n_pos] */
+    int32_t *tokens; /* [seq.n_pos], and the held ones behind them */
     int32_t cap_tokens, n_ctx;
+    int32_t n_held, held_row; /* rows held since the last pass, the first of them in its batch; 0: none */
+    struct session_draft *draft; /* NULL: nothing drafts */
+    bool lost;                /* a commit failed: the recurrent state is of no use */
 };
 
 struct skua_snapshot {
@@ -45,6 +59,8 @@ struct skua_snapshot {
     int32_t n_tokens;
     int32_t *tokens; /* [n_tokens] */
     void *state;     /* [config_state_bytes] */
+    void *draft;     /* [draft_size] what the drafters need to come back; NULL: nothing */
+    size_t draft_size;
 };
 
 /* Make an empty session of the same engine hold what another one holds. SKUA_ENOMEM, SKUA_ELIMIT: it has not the room; it is empty then. */
@@ -66,6 +82,9 @@ int engine_inspect(skua_session *s, const int32_t *ids, int32_t n_ids, const str
 /* Append rows of one session to the batch arrays of the engine, at batch row `row`; returns the new row count. Pages must be
    reserved. Used by eval.c and inspect.c. */
 int32_t engine_batch_add(skua_engine *e, struct kern_batch *b, skua_session *s, const int32_t *ids, int32_t n_ids, int32_t pos_begin);
+
+/* SKUA_ESTATE, with what for in the message, unless the session's state stands for its tokens: nothing held, nothing lost. */
+int engine_session_settled(const skua_session *s, const char *what, skua_error *err);
 
 /* Check ids against the vocabulary and the session's room for them, reserve pages and token space. */
 int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err);

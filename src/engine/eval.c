@@ -27,7 +27,7 @@ struct share {
 static bool wants_row(const skua_feed *f, int32_t index, enum forward_out kind) /* index into f->ids */
 {
     if (kind == FORWARD_BEST)
-        return f->want == SKUA_LOGITS_ARGMAX && index == f->n_ids - 1;
+        return f->want == SKUA_LOGITS_ARGMAX_ALL || (f->want == SKUA_LOGITS_ARGMAX && index == f->n_ids - 1);
     return f->want == SKUA_LOGITS_ALL || (f->want == SKUA_LOGITS_LAST && index == f->n_ids - 1);
 }
 
@@ -40,7 +40,7 @@ struct wanted {
     int32_t n, rows[FORWARD_MAX_OUT];
     struct {
         skua_feed *feed;
-        float *logits;
+        int32_t index;
     } to[FORWARD_MAX_OUT];
 };
 
@@ -58,7 +58,7 @@ static void collect_kind(struct wanted *w)
             if (w->n == FORWARD_MAX_OUT)
                 goto full;
             w->to[w->n].feed = sh->feed;
-            w->to[w->n].logits = sh->feed->want == SKUA_LOGITS_ALL ? sh->feed->logits + (size_t)index * w->n_vocab : sh->feed->logits;
+            w->to[w->n].index = index;
             w->rows[w->n++] = sh->row_begin + k;
         }
     }
@@ -79,13 +79,16 @@ static void collect_out(struct wanted *w)
 static void read_out(struct forward *f, const struct wanted *w)
 {
     for (int32_t i = 0; i < w->n; i++) {
+        skua_feed *feed = w->to[i].feed;
         if (w->kind == FORWARD_LOGITS) {
-            forward_read_logits(f, i, w->to[i].logits);
+            const size_t row = feed->want == SKUA_LOGITS_ALL ? (size_t)w->to[i].index : 0;
+            forward_read_logits(f, i, feed->logits + row * (size_t)w->n_vocab);
             continue;
         }
-        struct kern_best best = forward_read_best(f, i);
-        w->to[i].feed->best_id = best.column;
-        w->to[i].feed->best_logit = best.value;
+        const struct kern_best best = forward_read_best(f, i);
+        const bool all = feed->want == SKUA_LOGITS_ARGMAX_ALL;
+        *(all ? &feed->best_ids[w->to[i].index] : &feed->best_id) = best.column;
+        *(all ? &feed->best_logits[w->to[i].index] : &feed->best_logit) = best.value;
     }
 }
 
@@ -106,52 +109,128 @@ static int run_pass(skua_engine *e, const struct kern_batch *b, const struct sha
     return rc;
 }
 
-static void commit(const struct share *shares, int32_t n_shares)
+/* What the last pass kept of n rows from batch row `row` on, the first of which is the session's token at position pos. */
+static void tell_rows(skua_session *s, int32_t row, int32_t n, int32_t pos)
+{
+    skua_engine *e = s->engine;
+    if (!e->on_rows)
+        return;
+    const struct forward_capture c = forward_captured(e->forward);
+    struct draft_rows rows = {.ids = s->tokens + pos, .n = n, .pos = pos, .taps = c.taps, .hidden = c.hidden,
+                              .taps_stride = c.taps_stride, .hidden_stride = c.hidden_stride};
+    if (rows.taps.buf)
+        rows.taps.offset += (size_t)row * (size_t)c.taps_stride * sizeof(float);
+    if (rows.hidden.buf)
+        rows.hidden.offset += (size_t)row * (size_t)c.hidden_stride * sizeof(float);
+    e->on_rows(e->on_rows_user, s, &rows);
+}
+
+/* The sessions hold the rows of a pass, or keep them apart until skua_commit; held rows without results (failed) are forgotten. */
+static void append(const struct share *shares, int32_t n_shares, bool failed)
 {
     for (int32_t i = 0; i < n_shares; i++) {
         skua_feed *f = shares[i].feed;
         skua_session *s = f->session;
-        memcpy(s->tokens + s->seq.n_pos, f->ids + f->n_done, (size_t)shares[i].n_rows * sizeof *f->ids);
-        s->seq.n_pos += shares[i].n_rows;
-        f->n_done += shares[i].n_rows;
+        const int32_t n = shares[i].n_rows, pos = s->seq.n_pos;
+        if (f->hold && failed)
+            continue;
+        memcpy(s->tokens + pos, f->ids + f->n_done, (size_t)n * sizeof *f->ids);
+        f->n_done += n;
+        if (f->hold) {
+            s->n_held = n;
+            s->held_row = shares[i].row_begin;
+            s->engine->n_pending++;
+            continue;
+        }
+        s->seq.n_pos += n;
+        tell_rows(s, shares[i].row_begin, n, pos);
     }
+}
+
+#define MAX_SHARES 64 /* sessions in one pass */
+
+/* Everything that can be refused, before anything is evaluated. */
+static int prepare_feeds(skua_engine *e, skua_feed *feeds, int32_t n_feeds, int64_t *total, skua_error *err)
+{
+    bool held = false;
+    *total = 0;
+    for (int32_t i = 0; i < n_feeds; i++)
+        feeds[i].n_done = 0;
+    for (int32_t i = 0; i < n_feeds; i++) {
+        skua_feed *f = &feeds[i];
+        for (int32_t k = 0; k < i; k++)
+            if (feeds[k].session == f->session)
+                return error_set(err, SKUA_EARG, "one session twice in a batch");
+        int rc = engine_prepare(f->session, f->ids, f->n_ids, err);
+        if (!rc && f->hold && f->n_ids > SKUA_HOLD_MAX)
+            rc = error_set(err, SKUA_EARG, "%d tokens to hold; at most %d are possible", f->n_ids, SKUA_HOLD_MAX);
+        if (!rc && f->hold)
+            rc = seq_reserve_tape(&f->session->seq, f->n_ids, config_tape_row_bytes(&e->config), err);
+        if (rc)
+            return rc;
+        *total += f->n_ids;
+        held |= f->hold;
+    }
+    if (held && (*total > e->max_rows || n_feeds > MAX_SHARES))
+        return error_set(err, SKUA_EARG, "%lld tokens of %d sessions together with held ones; one pass takes %d of %d", (long long)*total,
+                         n_feeds, e->max_rows, MAX_SHARES);
+    return 0;
 }
 
 int skua_eval(skua_engine *e, skua_feed *feeds, int32_t n_feeds, skua_progress *progress, void *user, skua_error *err)
 {
-    int64_t total = 0, done = 0;
-    for (int32_t i = 0; i < n_feeds; i++)
-        feeds[i].n_done = 0;
-    for (int32_t i = 0; i < n_feeds; i++) {
-        for (int32_t k = 0; k < i; k++)
-            if (feeds[k].session == feeds[i].session)
-                return error_set(err, SKUA_EARG, "one session twice in a batch");
-        int rc = engine_prepare(feeds[i].session, feeds[i].ids, feeds[i].n_ids, err);
-        if (rc)
-            return rc;
-        total += feeds[i].n_ids;
-    }
+    int64_t total, done = 0;
+    int rc = prepare_feeds(e, feeds, n_feeds, &total, err);
+    if (rc)
+        return rc;
     while (done < total) {
-        struct share shares[64];
+        struct share shares[MAX_SHARES];
         struct kern_batch b = {0};
         int32_t n = 0;
-        for (int32_t i = 0; i < n_feeds && b.n_rows < e->max_rows && n < 64; i++) {
+        for (int32_t i = 0; i < n_feeds && b.n_rows < e->max_rows && n < MAX_SHARES; i++) {
             int32_t room = e->max_rows - b.n_rows, left = feeds[i].n_ids - feeds[i].n_done;
             if (!left)
                 continue;
             shares[n] = (struct share){&feeds[i], b.n_rows, left < room ? left : room};
             engine_batch_add(e, &b, feeds[i].session, feeds[i].ids + feeds[i].n_done, shares[n].n_rows, feeds[i].session->seq.n_pos);
+            e->seqs[n].tape = feeds[i].hold ? feeds[i].session->seq.tape : NULL;
             n++;
         }
         bool advanced;
-        int rc = run_pass(e, &b, shares, n, &advanced, err);
+        rc = run_pass(e, &b, shares, n, &advanced, err);
         if (advanced)
-            commit(shares, n);
+            append(shares, n, rc != 0);
         if (rc)
             return rc;
         done += b.n_rows;
         if (progress && done < total && !progress(user, (int32_t)done, (int32_t)total))
             return error_set(err, SKUA_ECANCELED, "stopped after %lld of %lld tokens", (long long)done, (long long)total);
     }
+    return 0;
+}
+
+int skua_commit(skua_session *s, int32_t n_keep, skua_error *err)
+{
+    skua_engine *e = s->engine;
+    const int32_t pos = s->seq.n_pos;
+    if (s->lost)
+        return engine_session_settled(s, "commit", err);
+    if (!s->n_held)
+        return error_set(err, SKUA_ESTATE, "commit: no tokens of the session are held");
+    if (n_keep < 0 || n_keep > s->n_held)
+        return error_set(err, SKUA_EARG, "commit of %d tokens; expected 0 to the %d that are held", n_keep, s->n_held);
+    s->n_held = 0;
+    e->n_pending--;
+    if (!n_keep)
+        return 0;
+    const struct kern_seq seq = {.n_rows = n_keep, .pos_begin = pos, .state = s->seq.state, .tape = s->seq.tape};
+    const struct kern_batch b = {.n_rows = n_keep, .n_seqs = 1, .seqs = &seq};
+    int rc = forward_commit(e->forward, &b, err);
+    if (rc) {
+        s->lost = true;
+        return rc;
+    }
+    s->seq.n_pos += n_keep;
+    tell_rows(s, s->held_row, n_keep, pos);
     return 0;
 }

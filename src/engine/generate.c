@@ -1,5 +1,7 @@
-/* The generation loop; see skua.h. One token per step: sample from the last row of logits at the position that the token
- * will take, publish it, evaluate it. */
+/* The generation loop; see skua.h. A round evaluates the token that was chosen last (the anchor), with drafts behind it if there are any,
+ * and chooses from each row of logits at the position that the token will take: first behind the anchor, and so on as long as what is
+ * chosen is what was drafted. Every chosen token is published at once. The session keeps the rows up to the last one that was chosen from,
+ * so it is what it would be without drafts: all tokens but the last one chosen are evaluated. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -7,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "sample/history.h"
 #include "sample/sampler.h"
@@ -27,10 +30,12 @@ struct run {
     void *user;
     skua_result *result;
 
-    float *logits;
-    bool argmax; /* only the best token is asked for, not the logits */
-    int32_t best_id;
-    float best_logit;
+    int32_t n_rows;  /* rows of logits, most of a round */
+    float *logits;   /* [n_rows][n_vocab]; only the first row with argmax */
+    bool argmax;     /* only the best token of each row is asked for, not the logits */
+    int32_t best_ids[DRAFT_MAX + 1];
+    float best_logits[DRAFT_MAX + 1];
+    int32_t anchor;  /* chosen last */
     struct sampler_workspace workspace;
     struct sampler sampler;
     struct sampler_history history;
@@ -51,10 +56,11 @@ static int setup(struct run *r, const int32_t *prompt, int32_t n_prompt, skua_er
     const skua_engine *e = r->session->engine;
     int n_vocab = e->config.n_vocab;
     size_t lengths[STOP_MAX_STRINGS];
-    r->logits = mem_alloc((size_t)n_vocab * sizeof *r->logits);
-    if (!r->logits)
-        return error_nomem(err, "row of logits", (size_t)n_vocab * sizeof *r->logits);
     r->argmax = greedy_only(&r->params->sampling);
+    r->n_rows = !r->argmax && r->session->draft && !r->params->no_draft ? DRAFT_MAX + 1 : 1;
+    r->logits = mem_alloc((size_t)r->n_rows * (size_t)n_vocab * sizeof *r->logits);
+    if (!r->logits)
+        return error_nomem(err, "rows of logits", (size_t)r->n_rows * (size_t)n_vocab * sizeof *r->logits);
     for (size_t i = 0; i < r->params->n_stop && i < STOP_MAX_STRINGS; i++)
         lengths[i] = strlen(r->params->stop[i]);
     int rc = sampler_workspace_init(&r->workspace, n_vocab, err);
@@ -133,59 +139,113 @@ static int publish_rest(struct run *r, skua_error *err)
     return 0;
 }
 
-/* Evaluate tokens, and what the next one is chosen from. */
-static int eval(struct run *r, const int32_t *ids, int32_t n, skua_progress *progress, skua_error *err)
+/* ---- rounds ---- */
+
+/* Evaluate the prompt, and what the first token is chosen from. */
+static int eval_prompt(struct run *r, const int32_t *ids, int32_t n, skua_progress *progress, skua_error *err)
 {
     skua_feed feed = {.session = r->session, .ids = ids, .n_ids = n, .want = r->argmax ? SKUA_LOGITS_ARGMAX : SKUA_LOGITS_LAST,
                       .logits = r->logits};
     int rc = skua_eval(r->session->engine, &feed, 1, progress, r->user, err);
-    r->best_id = feed.best_id;
-    r->best_logit = feed.best_logit;
+    r->best_ids[0] = feed.best_id;
+    r->best_logits[0] = feed.best_logit;
     return rc;
 }
 
-static int choose(struct run *r, int32_t *id, skua_error *err)
+/* Evaluate the anchor and n drafts, held if there are drafts. */
+static int eval_round(struct run *r, const int32_t *ids, int32_t n, skua_error *err)
+{
+    skua_feed feed = {.session = r->session, .ids = ids, .n_ids = 1 + n, .want = r->argmax ? SKUA_LOGITS_ARGMAX_ALL : SKUA_LOGITS_ALL,
+                      .hold = n > 0, .logits = r->logits, .best_ids = r->best_ids, .best_logits = r->best_logits};
+    return skua_eval(r->session->engine, &feed, 1, NULL, r->user, err);
+}
+
+/* The token behind row i, which will stand at position pos. */
+static int choose(struct run *r, int32_t i, int64_t pos, int32_t *id, skua_error *err)
 {
     const int n_vocab = r->session->engine->config.n_vocab;
     if (r->argmax) {
-        *id = r->best_id;
-        if (r->best_id >= 0 && r->best_logit <= FLT_MAX)
+        *id = r->best_ids[i];
+        if (r->best_ids[i] >= 0 && r->best_logits[i] <= FLT_MAX)
             return 0;
-        for (int i = 0; i < n_vocab; i++) /* the sampler says what is wrong */
-            r->logits[i] = i == r->best_id ? r->best_logit : -INFINITY;
+        for (int k = 0; k < n_vocab; k++) /* the sampler says what is wrong */
+            r->logits[k] = k == r->best_ids[i] ? r->best_logits[i] : -INFINITY;
     }
-    return sampler_sample(&r->sampler, &r->history, r->logits, n_vocab, (uint64_t)r->session->seq.n_pos, id, err);
+    const float *row = r->argmax ? r->logits : r->logits + (size_t)i * (size_t)n_vocab;
+    return sampler_sample(&r->sampler, &r->history, row, n_vocab, (uint64_t)pos, id, err);
 }
 
-static int step(struct run *r, skua_error *err)
+/* Choose the token behind row i and publish it; it is the new anchor unless it ends the answer. */
+static int next_token(struct run *r, int32_t i, int64_t pos, int32_t *id, skua_error *err)
 {
     skua_engine *e = r->session->engine;
-    int32_t id;
-    int rc = choose(r, &id, err);
+    int rc = choose(r, i, pos, id, err);
     if (rc)
         return rc;
     size_t n;
-    const char *bytes = tokenizer_piece(e->tokenizer, (uint32_t)id, r->params->special, &n);
+    const char *bytes = tokenizer_piece(e->tokenizer, (uint32_t)*id, r->params->special, &n);
     rc = reserve_text(r, n, err);
     if (rc)
         return rc;
     r->result->n_generated++;
-    if (tokenizer_is_eog(e->tokenizer, (uint32_t)id)) {
+    if (tokenizer_is_eog(e->tokenizer, (uint32_t)*id)) {
         r->result->finish = SKUA_FINISH_END_TOKEN;
         if (!r->params->special)
             return 0;
     }
-    rc = publish(r, id, bytes, n, err);
+    rc = publish(r, *id, bytes, n, err);
     if (rc || r->result->finish != SKUA_FINISH_NONE)
         return rc;
     if (r->params->max_tokens >= 0 && r->result->n_generated >= r->params->max_tokens) {
         r->result->finish = SKUA_FINISH_MAX_TOKENS;
         return 0;
     }
-    rc = sampler_history_push(&r->history, id, err);
+    r->anchor = *id;
+    return sampler_history_push(&r->history, *id, err);
+}
+
+/* Tell what the round came to, and what is to be said of its drafter. */
+static void tell(struct run *r, const struct draft_round *round, int32_t accepted)
+{
+    const skua_session *s = r->session;
+    if (round->n > 0 && r->params->on_round)
+        r->params->on_round(r->user, &(skua_draft_round){.drafter = s->engine->draft->sources[round->choice.source].kind_name,
+                                                         .drafts = s->draft->offered[round->choice.source].ids,
+                                                         .n_drafts = round->n_drafted, .n_verified = round->n, .n_accepted = accepted});
+    char note[512];
+    while (r->params->on_note && session_draft_note(r->session, note, sizeof note))
+        r->params->on_note(r->user, note);
+}
+
+static int round_of(struct run *r, skua_error *err)
+{
+    skua_session *s = r->session;
+    const int32_t remaining = r->params->max_tokens >= 0 ? r->params->max_tokens - r->result->n_generated : INT32_MAX;
+    const int64_t pos = s->seq.n_pos + 1;
+    struct draft_round round;
+    int32_t chosen[DRAFT_MAX + 1], n_chosen = 0;
+    draft_round_begin(s, r->anchor, remaining, r->params->no_draft, &round);
+    const double begin = clock_seconds();
+    int rc = eval_round(r, round.ids, round.n, err);
+    round.t_verify = clock_seconds() - begin;
     if (rc)
         return rc;
-    return eval(r, &id, 1, NULL, err);
+    int32_t row = 0;
+    for (;; row++) {
+        rc = next_token(r, row, pos + row, &chosen[row], err);
+        n_chosen += !rc;
+        if (rc || r->result->finish != SKUA_FINISH_NONE || row == round.n || chosen[row] != round.ids[row + 1])
+            break;
+    }
+    if (round.n > 0) { /* also after an error: the rows up to this one are evaluated, as without drafts */
+        const double commit = clock_seconds();
+        int failed = skua_commit(s, row + 1, rc ? NULL : err);
+        rc = rc ? rc : failed;
+        round.t_commit = clock_seconds() - commit;
+    }
+    draft_round_end(s, &round, chosen, n_chosen);
+    tell(r, &round, row);
+    return rc;
 }
 
 int skua_generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, const skua_generate_params *p, skua_event_callback *callback,
@@ -196,13 +256,16 @@ int skua_generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, cons
     double start = clock_seconds();
     int rc = setup(&r, prompt, n_prompt, err);
     if (!rc)
-        rc = eval(&r, prompt, n_prompt, progress, err);
+        rc = eval_prompt(&r, prompt, n_prompt, progress, err);
     double begin = clock_seconds();
     result->prompt_seconds = begin - start;
     if (!rc && p->max_tokens == 0)
         result->finish = SKUA_FINISH_MAX_TOKENS;
+    int32_t first;
+    if (!rc && result->finish == SKUA_FINISH_NONE)
+        rc = next_token(&r, 0, s->seq.n_pos, &first, err);
     while (!rc && result->finish == SKUA_FINISH_NONE)
-        rc = step(&r, err);
+        rc = round_of(&r, err);
     if (result->n_generated) { /* also after an error: what was generated is not lost */
         skua_error *rest_err = rc ? NULL : err;
         int rest = publish_rest(&r, rest_err);

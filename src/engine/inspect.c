@@ -24,20 +24,45 @@ static int read_rows(skua_engine *e, int32_t n_rows, float *logits, float *hidde
     return 0;
 }
 
+/* The block over all pairs; its KV goes to pages of its own. */
+static int run_pairs(skua_session *s, const int32_t *ids, int32_t n_pairs, const struct seq *pages, struct kern_buf *hidden,
+                     skua_error *err)
+{
+    skua_engine *e = s->engine;
+    int rc = 0;
+    for (int32_t begin = 0; begin < n_pairs && !rc; begin += e->max_rows) {
+        int32_t n = n_pairs - begin < e->max_rows ? n_pairs - begin : e->max_rows, last = n - 1, n_embd = e->config.n_embd;
+        struct kern_batch b = {0};
+        engine_batch_add(e, &b, s, ids + begin + 1, n, begin);
+        e->seqs[0].kv_pages = pages->pages;
+        e->seqs[0].n_kv_pages = pages->n_pages;
+        struct kern_view rows = {hidden, (size_t)begin * n_embd * sizeof(float)};
+        rc = forward_mtp(e->forward, &e->weights.mtp, &b, rows, n_embd, &last, begin + n == n_pairs ? 1 : 0, 0, err);
+    }
+    return rc;
+}
+
 static int run_mtp(skua_session *s, const int32_t *ids, int32_t n_ids, const float *hidden, float *logits, skua_error *err)
 {
     skua_engine *e = s->engine;
-    int32_t n_pairs = n_ids - 1;
-    for (int32_t begin = 0; begin < n_pairs; begin += e->max_rows) {
-        int32_t n = n_pairs - begin < e->max_rows ? n_pairs - begin : e->max_rows, last = n - 1;
-        struct kern_batch b = {0};
-        engine_batch_add(e, &b, s, ids + begin + 1, n, begin);
-        int rc = forward_mtp(e->forward, &b, hidden + (size_t)begin * e->config.n_embd, &last, begin + n == n_pairs ? 1 : 0, err);
-        if (rc)
-            return rc;
+    struct dev *d = e->dev;
+    struct seq own = {0};
+    struct kern_buf *rows = NULL;
+    size_t bytes = (size_t)(n_ids - 1) * e->config.n_embd * sizeof *hidden;
+    int rc = seq_init(&own, d, 0, config_mtp_page_bytes(&e->config, e->kv_type), err);
+    if (!rc)
+        rc = seq_reserve(&own, n_ids - 1, err);
+    if (!rc)
+        rc = d->ops->buf_alloc(d, bytes, &rows, err);
+    if (!rc) {
+        d->ops->write(d, (struct kern_view){rows, 0}, hidden, bytes);
+        rc = run_pairs(s, ids, n_ids - 1, &own, rows, err);
     }
-    forward_read_logits(e->forward, 0, logits);
-    return 0;
+    if (!rc)
+        forward_read_logits(e->forward, 0, logits);
+    d->ops->buf_free(d, rows);
+    seq_free(&own);
+    return rc;
 }
 
 int engine_inspect(skua_session *s, const int32_t *ids, int32_t n_ids, const struct engine_inspect *what, skua_error *err)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 
 int skua_session_create(skua_engine *e, int32_t n_ctx, skua_session **out, skua_error *err)
@@ -15,28 +16,55 @@ int skua_session_create(skua_engine *e, int32_t n_ctx, skua_session **out, skua_
         return error_nomem(err, "session", sizeof *s);
     s->engine = e;
     s->n_ctx = n_ctx ? n_ctx : e->config.n_ctx_train;
-    int rc = seq_init(&s->seq, e->dev, config_state_bytes(&e->config),
-                      config_kv_page_bytes(&e->config, e->kv_type, e->weights.mtp.present), err);
+    int rc = seq_init(&s->seq, e->dev, config_state_bytes(&e->config), config_kv_page_bytes(&e->config, e->kv_type), err);
     if (rc) {
         mem_free(s);
         return rc;
     }
     e->n_sessions++;
+    rc = session_draft_create(s, err);
+    if (rc) {
+        skua_session_free(s);
+        return rc;
+    }
     *out = s;
     return 0;
+}
+
+static void forget_held(skua_session *s)
+{
+    s->engine->n_pending -= s->n_held > 0;
+    s->n_held = 0;
 }
 
 void skua_session_free(skua_session *s)
 {
     if (!s)
         return;
+    forget_held(s);
     s->engine->n_sessions--;
+    session_draft_free(s);
     seq_free(&s->seq);
     mem_free(s->tokens);
     mem_free(s);
 }
 
-void skua_session_reset(skua_session *s) { seq_reset(&s->seq); }
+void skua_session_reset(skua_session *s)
+{
+    forget_held(s);
+    s->lost = false;
+    seq_reset(&s->seq);
+    session_draft_reset(s);
+}
+
+int engine_session_settled(const skua_session *s, const char *what, skua_error *err)
+{
+    if (s->lost)
+        return error_set(err, SKUA_ESTATE, "%s: the session's state was lost in a failed commit; reset it first", what);
+    if (s->n_held)
+        return error_set(err, SKUA_ESTATE, "%s: %d tokens of the session are held; commit them first", what, s->n_held);
+    return 0;
+}
 
 int32_t skua_session_length(const skua_session *s) { return s->seq.n_pos; }
 
@@ -44,7 +72,10 @@ int32_t skua_session_ctx(const skua_session *s) { return s->n_ctx; }
 
 const int32_t *skua_session_tokens(const skua_session *s) { return s->tokens; }
 
-size_t skua_session_bytes(const skua_session *s) { return seq_bytes(&s->seq) + (size_t)s->cap_tokens * sizeof *s->tokens; }
+size_t skua_session_bytes(const skua_session *s)
+{
+    return seq_bytes(&s->seq) + (size_t)s->cap_tokens * sizeof *s->tokens + session_draft_bytes(s);
+}
 
 /* Token space and pages for total tokens. */
 static int reserve(skua_session *s, int32_t total, skua_error *err)
@@ -65,6 +96,11 @@ static int reserve(skua_session *s, int32_t total, skua_error *err)
 int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err)
 {
     int32_t n_vocab = s->engine->config.n_vocab;
+    int rc = engine_session_settled(s, "evaluation", err);
+    if (rc)
+        return rc;
+    if (s->engine->n_pending)
+        return error_set(err, SKUA_ESTATE, "evaluation: tokens of another session of this engine are held; commit them first");
     if (n_ids < 1)
         return error_set(err, SKUA_EARG, "no tokens to evaluate");
     for (int32_t i = 0; i < n_ids; i++)
@@ -82,15 +118,23 @@ int skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *e
 {
     *out = NULL;
     size_t n = (size_t)s->seq.n_pos, bytes = s->seq.state->size;
+    int rc = engine_session_settled(s, "snapshot", err);
+    if (rc)
+        return rc;
     skua_snapshot *p = mem_calloc(1, sizeof *p);
     if (!p)
         return error_nomem(err, "snapshot", sizeof *p);
-    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .tokens = mem_alloc(n * sizeof *p->tokens),
-                         .state = mem_alloc(bytes)};
-    if (!p->tokens || !p->state) {
+    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .draft_size = session_draft_save_size(s, false)};
+    p->tokens = mem_alloc(n * sizeof *p->tokens);
+    p->state = mem_alloc(bytes);
+    p->draft = p->draft_size ? mem_alloc(p->draft_size) : NULL;
+    if (!p->tokens || !p->state || (p->draft_size && !p->draft)) {
+        const size_t all = n * sizeof *p->tokens + bytes + p->draft_size;
         skua_snapshot_free(p);
-        return error_nomem(err, "snapshot", n * sizeof *p->tokens + bytes);
+        return error_nomem(err, "snapshot", all);
     }
+    if (p->draft)
+        session_draft_save(s, false, p->draft);
     if (n) /* else there may be no array of tokens */
         memcpy(p->tokens, s->tokens, n * sizeof *p->tokens);
     s->engine->dev->ops->read(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, bytes);
@@ -104,6 +148,7 @@ void skua_snapshot_free(skua_snapshot *p)
         return;
     mem_free(p->tokens);
     mem_free(p->state);
+    mem_free(p->draft);
     mem_free(p);
 }
 
@@ -113,6 +158,8 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
 {
     if (s->engine != p->engine)
         return error_set(err, SKUA_ESTATE, "the snapshot was taken from a session of another engine");
+    if (s->n_held)
+        return engine_session_settled(s, "restoring", err);
     if (s->seq.n_pos < p->n_tokens)
         return error_set(err, SKUA_ESTATE, "the session holds %d tokens; expected the %d of the snapshot, or more", s->seq.n_pos,
                          p->n_tokens);
@@ -122,7 +169,20 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
                              p->tokens[i]);
     s->engine->dev->ops->write(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, s->seq.state->size);
     s->seq.n_pos = p->n_tokens;
+    s->lost = false;
+    session_draft_load(s, p->draft, p->draft_size);
     return 0;
+}
+
+/* The drafters of an empty session as those of another one. Without the memory for it they draft nothing. */
+static void copy_drafters(const skua_session *from, skua_session *to)
+{
+    const size_t size = session_draft_save_size(from, true);
+    void *blob = size ? mem_alloc(size) : NULL;
+    if (blob)
+        session_draft_save(from, true, blob);
+    session_draft_load(to, blob, blob ? size : 0);
+    mem_free(blob);
 }
 
 int engine_session_copy(const skua_session *from, skua_session *to, skua_error *err)
@@ -130,9 +190,12 @@ int engine_session_copy(const skua_session *from, skua_session *to, skua_error *
     struct dev *d = from->engine->dev;
     int32_t n = from->seq.n_pos, n_pages = n / KV_PAGE_ROWS + (n % KV_PAGE_ROWS != 0);
     skua_session_reset(to);
+    int rc = engine_session_settled(from, "copying", err);
+    if (rc)
+        return rc;
     if (n > to->n_ctx)
         return error_set(err, SKUA_ELIMIT, "%d tokens to copy into a context of %d", n, to->n_ctx);
-    int rc = reserve(to, n, err);
+    rc = reserve(to, n, err);
     if (rc || !n)
         return rc;
     size_t page = from->seq.page_bytes, state = from->seq.state->size, size = page > state ? page : state;
@@ -148,5 +211,6 @@ int engine_session_copy(const skua_session *from, skua_session *to, skua_error *
     mem_free(bytes);
     memcpy(to->tokens, from->tokens, (size_t)n * sizeof *to->tokens);
     to->seq.n_pos = n;
+    copy_drafters(from, to);
     return 0;
 }

@@ -17,6 +17,9 @@ int64_t kern_units(const struct kern_op *op, const struct kern_batch *batch)
     case KERN_MATMUL: return op->p.matmul.w.n_out;
     case KERN_ARGMAX: return ceil_div(op->p.argmax.matmul.w.n_out, KERN_ARGMAX_COLUMNS);
     case KERN_ARGMAX_MERGE: return op->p.argmax_merge.n_rows;
+    case KERN_TOPK: return ceil_div(op->p.topk.matmul.w.n_out, KERN_ARGMAX_COLUMNS);
+    case KERN_TOPK_MERGE: return op->p.topk_merge.n_rows;
+    case KERN_BLOCK_CONV: return rows * ceil_div(op->p.block_conv.n, 256);
     case KERN_MOE_MATMUL: return op->p.moe_matmul.w.n_expert * ceil_div(op->p.moe_matmul.w.n_out, 32);
     case KERN_ROUTER: return op->p.router.n_rows;
     case KERN_MOE_GROUP: return 1;
@@ -33,6 +36,8 @@ int64_t kern_units(const struct kern_op *op, const struct kern_batch *batch)
     case KERN_GDN_GATES: return rows;
     case KERN_GDN_STEP: return seqs * op->p.gdn_step.n_v * ceil_div(op->p.gdn_step.d, 32);
     case KERN_GDN_OUT: return rows * op->p.gdn_out.n_v;
+    case KERN_GDN_COMMIT: return seqs * op->p.gdn_commit.n_v * ceil_div(op->p.gdn_commit.d, 32);
+    case KERN_GDN_CONV_COMMIT: return seqs * ceil_div(op->p.gdn_conv_commit.n_channel, 64);
     case KERN_OP_COUNT: break;
     }
     return 0;
@@ -52,7 +57,9 @@ int64_t kern_grain(const struct kern_op *op, const struct kern_batch *batch)
     case KERN_SWIGLU: unit_elements = 2 * 256; break; /* an exponential and a division each */
     case KERN_ATTN_Q: unit_elements = 2 * op->p.attn_q.head_dim; break;
     case KERN_ATTN_KV: unit_elements = 4 * op->p.attn_kv.head_dim; break;
+    case KERN_BLOCK_CONV: unit_elements = 2 * 256; break;
     case KERN_GDN_CONV: unit_elements = 8 * 64; break;
+    case KERN_GDN_CONV_COMMIT: unit_elements = 4 * 64; break;
     case KERN_GDN_QK: unit_elements = 2 * op->p.gdn_qk.d; break;
     case KERN_GDN_OUT: unit_elements = 4 * op->p.gdn_out.d; break;
     default: break;

@@ -66,6 +66,8 @@ struct kern_seq {
     struct kern_buf *state;          /* recurrent state of all layers (ops carry the layer's offsets) */
     struct kern_buf *const *kv_pages;/* page p holds positions [p * KV_PAGE_ROWS, (p + 1) * KV_PAGE_ROWS) of all layers */
     int32_t n_kv_pages;
+    struct kern_buf *tape;           /* not NULL: the rows are held. They leave the state as it is, and what it takes to bring it forward by
+                                        any number of them lies here: one record per row (ops carry the layer's offset and the stride) */
 };
 
 struct kern_batch {
@@ -194,6 +196,21 @@ struct op_argmax_merge {
     int32_t n_blocks, n_rows;
 };
 
+/* TOPK and TOPK_MERGE: the k best columns of each row, in the same way: those allowed ones with the largest values, in decreasing order,
+   equal ones in order of columns; behind the last, when there are fewer than k, {-infinity, -1}. NaN and -infinity are never among them.
+   TOPK: struct kern_best blocks[block][n_rows][k], n_rows <= KERN_ARGMAX_ROWS, 1 <= k <= KERN_TOPK_MAX. Units: blocks of
+   KERN_ARGMAX_COLUMNS columns. TOPK_MERGE: struct kern_best best[n_rows][k]. Units: n_rows. */
+#define KERN_TOPK_MAX 64
+struct op_topk {
+    struct op_matmul matmul;
+    struct kern_view allow, blocks;
+    int32_t k;
+};
+struct op_topk_merge {
+    struct kern_view blocks, best;
+    int32_t n_blocks, n_rows, k;
+};
+
 /* MOE_MATMUL: MATMUL for routed experts. For every pair p = row * n_used + slot: e = ids[p],
    y[p] = W_e x[x_per_pair ? p : row]. `group` holds what MOE_GROUP made of ids. Units: n_expert * ceil(n_out / 32);
    unit u = expert u / blocks, columns 32 * (u % blocks)... */
@@ -243,11 +260,13 @@ struct op_rope_table {
 };
 
 /* ATTN_Q: for head h of row r: q = rms(u[r][h * 2 * hd ..][hd], norm) as in RMS_NORM, then RoPE on the first n_rot values:
-   pair (i, i + n_rot/2): a' = fma(a, cos, -(b * sin)), b' = fma(b, cos, a * sin). Units: n_rows * n_head. */
+   pair (i, i + n_rot/2): a' = fma(a, cos, -(b * sin)), b' = fma(b, cos, a * sin). Ungated: head h lies at u[r][h * hd], without a gate
+   behind it. Units: n_rows * n_head. */
 struct op_attn_q {
     struct kern_view u, norm, rope, q;
     int32_t u_stride, q_stride, n_head, head_dim, n_rot;
     float eps;
+    bool ungated;
 };
 
 /* KV cache types and page layout of one layer: k_offset + ((kv_head * KV_PAGE_ROWS + pos % KV_PAGE_ROWS) * row bytes), the
@@ -264,12 +283,16 @@ struct op_attn_kv {
     size_t k_offset, v_offset;
 };
 
-/* ATTN: causal attention of every query head over positions 0 .. pos[r] of the row's sequence, query head h uses KV head
-   h / (n_head / n_head_kv). Positions are taken in pages of KV_PAGE_ROWS; per page: s_t = dot16(q, k_t) * scale,
-   m = max s_t, p_t = kern_expf(s_t - m), l = sum16(p_t), o[d] = fma(p_t, v_t[d], o[d]) in order of t from 0. Pages are
+/* ATTN: attention of every query head over the positions first .. last of the row's sequence, query head h uses KV head
+   h / (n_head / n_head_kv). Last: the row's own position, or of a bidirectional layer that of the sequence's last row in the batch
+   (whose rows are a block that is seen as a whole). First: 0; with a window (not 0) max(0, pos[r] - window + 1), but never behind
+   pos_begin of the sequence: the window is one on what was there before the batch. Rows at positions that no row sees need no page.
+   Positions are taken in pages of KV_PAGE_ROWS; per page, t counting its seen positions by their place in the page:
+   s_t = dot16(q, k_t) * scale, m = max s_t, p_t = kern_expf(s_t - m), l = sum16(p_t) with p_t = 0 at places that are not seen,
+   o[d] = fma(p_t, v_t[d], o[d]) in order of t from 0. Pages are
    merged in order: the first is taken as it is; then M' = max(M, m), a = kern_expf(M - M'), b = kern_expf(m - M'),
    L = fma(L, a, l * b), O[d] = fma(O[d], a, o[d] * b), M = M'. Result: out[r][h][d] = (O[d] / L) * sigmoid(gate[d]), the gate
-   being u[r][h * 2 * hd + hd + d] of ATTN_Q. Cached values are widened to float before use.
+   being u[r][h * 2 * hd + hd + d] of ATTN_Q; O[d] / L when u is no buffer. Cached values are widened to float before use.
    Units: n_head_kv * n_rows: unit u = all query heads of KV head u / n_rows in row u % n_rows, so that rows of one sequence, which
    read the same pages, lie side by side. */
 struct op_attn {
@@ -278,15 +301,27 @@ struct op_attn {
     float scale;
     uint32_t kv_type;
     size_t k_offset, v_offset;
+    int32_t window;
+    bool bidirectional;
 };
+
+/* The positions that the row at position pos of a sequence sees. */
+struct kern_span {
+    int32_t first, last;
+};
+static inline struct kern_span kern_attn_span(const struct op_attn *op, const struct kern_seq *seq, int32_t pos)
+{
+    const int32_t first = op->window && pos >= op->window ? pos - op->window + 1 : 0;
+    return (struct kern_span){first < seq->pos_begin ? first : seq->pos_begin, op->bidirectional ? seq->pos_begin + seq->n_rows - 1 : pos};
+}
 
 /* ATTN_PAGES and ATTN_MERGE: ATTN in two steps with the same bits, for few rows with long contexts, where the pages of one row are
    work for many threads.
    ATTN_PAGES: m, l and o of the pages page_begin .. page_begin + n_pages - 1, as ATTN has them, but m = l where l is NaN. A part is
    float o[head_dim], m, l, in kern_part_floats(head_dim) floats; parts has one for each page, row and head, in this order. Nothing is
-   done for a page that begins behind the row's position. Units: n_head_kv * n_pages * n_rows, the row fastest.
+   done for a page of which the row sees nothing. Units: n_head_kv * n_pages * n_rows, the row fastest.
    ATTN_MERGE: takes those pages, in order, into the row's running result: O in out, M and L in running (float [n_rows][n_head][2]).
-   Page 0 begins it, the row's last page ends it with the division and the gate. Units: n_rows * n_head.
+   The row's first page begins it, its last page ends it with the division and the gate. Units: n_rows * n_head.
    The reference table computes all at the end: ATTN_PAGES nothing, ATTN_MERGE of a row's last page what its ATTN does. */
 struct op_attn_pages {
     struct op_attn attn;
@@ -302,14 +337,32 @@ static inline size_t kern_part_floats(int32_t head_dim)
     return (size_t)head_dim + 16; /* whole cache lines */
 }
 
+/* BLOCK_CONV: causal convolution over the rows that each sequence has in the batch, with taps that depend on the row. With G = n / group,
+   channel c in group g = c / group, and rows before the sequence's first one left out:
+   w_o = base[o][c] + dyn[r][o * G + g]; acc = w_0 * x[r][c]; acc = fma(w_o, x[r - o][c], acc), o = 1 .. kernel - 1;
+   y[r][c] = acc, or y[r][c] + acc (one rounded add) when accumulate. group divides n; y must not be x.
+   Units: n_rows * ceil(n / 256) (256-value pieces of rows). */
+struct op_block_conv {
+    struct kern_view x, base, dyn, y; /* base: float [kernel][n] */
+    int32_t x_stride, dyn_stride, y_stride, n, group, kernel;
+    bool accumulate;
+};
+
 /* GDN_CONV: causal depthwise convolution over the rows of each sequence: with x_{-K+1} .. x_{-1} from the state,
    acc = w[0] * x[t-K+1]; acc = fma(w[j], x[t-K+1+j], acc), j = 1 .. K-1; c = silu(acc). w is [n_channel][K] (K = kernel).
    State: float [K - 1][n_channel] at state_offset of the sequence's state, oldest first; updated to the last K - 1 raw rows.
+   Of held rows the state stays, and row t of the sequence is copied to its record: float x[n_channel] at tape_offset.
    Units: n_seqs * ceil(n_channel / 64). out must not be x. */
 struct op_gdn_conv {
     struct kern_view x, w, out;
     int32_t x_stride, out_stride, n_channel, kernel;
-    size_t state_offset;
+    size_t state_offset, tape_offset, tape_stride; /* tape_stride: bytes from row to row */
+};
+
+/* GDN_CONV_COMMIT: the state behind the first n_rows held rows of each sequence. Units: n_seqs * ceil(n_channel / 64). */
+struct op_gdn_conv_commit {
+    int32_t n_channel, kernel;
+    size_t state_offset, tape_offset, tape_stride;
 };
 
 /* GDN_QK: in place, per key head of q and k: v[i] = v[i] * (1 / sqrtf(dot16(v, v, d) + eps)), and q additionally times
@@ -333,11 +386,21 @@ struct op_gdn_gates {
      S = S * decay;  e[c] = fma(S[i][c], k[i], e[c]) over i in order from 0;  u[c] = (v[c] - e[c]) * beta;
      S = fma(k[i], u[c], S);  o[c] = fma(S[i][c], q[i], o[c]) over i in order from 0.
    qkv: q heads, k heads, v heads of one row as GDN_CONV and GDN_QK left them. out: [n_rows][n_v * d].
+   Of held rows (d <= KERN_HELD_KEYS then) the state stays, and the record of a row has float k[n_key_head][d], u[n_v][d], decay[n_v] at
+   tape_offset. The reference table, too, rounds u to float.
    Units: n_seqs * n_v * ceil(d / 32) (32 value columns c). */
+#define KERN_HELD_KEYS 256
 struct op_gdn_step {
     struct kern_view qkv, decay, beta, out;
     int32_t qkv_stride, out_stride, n_key_head, n_v, d;
-    size_t state_offset;
+    size_t state_offset, tape_offset, tape_stride; /* tape_stride: bytes from row to row */
+};
+
+/* GDN_COMMIT: the state behind the first n_rows held rows of each sequence: S[i][c] = fma(k[i], u[c], S[i][c] * decay), row by row, which
+   is what GDN_STEP does to it. Units: n_seqs * n_v * ceil(d / 32) (32 keys i). */
+struct op_gdn_commit {
+    int32_t n_key_head, n_v, d;
+    size_t state_offset, tape_offset, tape_stride;
 };
 
 /* GDN_OUT: per V head: y = rms(o, w) as in RMS_NORM over d values, times silu(z). In place on o allowed.
@@ -352,10 +415,11 @@ struct op_gdn_out {
 
 #define KERN_OPS(X) \
     X(EMBED, embed) X(GET_ROWS, get_rows) X(RMS_NORM, rms_norm) X(QUANT_ACT, quant_act) X(MATMUL, matmul) \
-    X(ARGMAX, argmax) X(ARGMAX_MERGE, argmax_merge) X(MOE_MATMUL, moe_matmul) X(ROUTER, router) \
+    X(ARGMAX, argmax) X(ARGMAX_MERGE, argmax_merge) X(TOPK, topk) X(TOPK_MERGE, topk_merge) X(BLOCK_CONV, block_conv) X(MOE_MATMUL, moe_matmul) X(ROUTER, router) \
     X(MOE_GROUP, moe_group) X(MOE_COMBINE, moe_combine) X(SWIGLU, swiglu) \
     X(ROPE_TABLE, rope_table) X(ATTN_Q, attn_q) X(ATTN_KV, attn_kv) X(ATTN, attn) X(ATTN_PAGES, attn_pages) \
-    X(ATTN_MERGE, attn_merge) X(GDN_CONV, gdn_conv) X(GDN_QK, gdn_qk) X(GDN_GATES, gdn_gates) X(GDN_STEP, gdn_step) X(GDN_OUT, gdn_out)
+    X(ATTN_MERGE, attn_merge) X(GDN_CONV, gdn_conv) X(GDN_QK, gdn_qk) X(GDN_GATES, gdn_gates) X(GDN_STEP, gdn_step) X(GDN_OUT, gdn_out) \
+    X(GDN_COMMIT, gdn_commit) X(GDN_CONV_COMMIT, gdn_conv_commit)
 
 enum kern_op_code {
 #define X(CODE, name) KERN_##CODE,

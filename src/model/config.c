@@ -7,66 +7,16 @@
 #include <string.h>
 
 #include "kern/kern.h"
+#include "model/key_reader.h"
 #include "quant/type.h"
 
 #define MAX_WIDTH (1 << 24)
 #define MAX_HEADS 4096
 #define MAX_EXPERTS 4096
 
-struct reader {
-    const struct gguf *g;
-    const char *arch;
-    skua_error *err;
-    int rc; /* first failure; later reads do nothing */
-};
-
-static void key_name(char out[96], const char *arch, const char *suffix)
-{
-    snprintf(out, 96, "%s.%s", arch, suffix);
-}
-
-/* A string of the file for a message: at most 40 bytes, printable ASCII. */
-struct shown {
-    char text[41];
-};
-static struct shown show(struct gguf_string s)
-{
-    struct shown out = {{0}};
-    for (size_t i = 0; i < s.len && i < sizeof out.text - 1; i++)
-        out.text[i] = s.data[i] < 0x20 || s.data[i] > 0x7E ? '?' : s.data[i];
-    return out;
-}
-
-static void fail(struct reader *r, const char *suffix, const char *expected, long long found)
-{
-    if (!r->rc)
-        r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s.%s' is %lld, expected %s", r->arch, suffix, found, expected);
-}
-
-/* A u32 key in [lo, hi]; when absent: required is an error, else *v keeps its preset value. */
-static void read_u32(struct reader *r, const char *suffix, bool required, int32_t lo, int32_t hi, int32_t *v)
-{
-    char key[96], range[64];
-    uint32_t u = 0;
-    if (r->rc)
-        return;
-    key_name(key, r->arch, suffix);
-    int rc = required ? gguf_require_u32(r->g, key, &u, r->err) : gguf_get_u32(r->g, key, &u, r->err);
-    if (rc < 0)
-        r->rc = rc;
-    else if (required || rc > 0) {
-        if (u < (uint32_t)lo || u > (uint32_t)hi) {
-            snprintf(range, sizeof range, "%d to %d", lo, hi);
-            fail(r, suffix, range, u);
-        } else {
-            *v = (int32_t)u;
-        }
-    }
-}
-
 /* A key that may be one number or an array with one number per block. Blocks for which want(i) is false are not looked at; the
    others must agree, as no model of the family differs between layers. */
-static void read_per_layer(struct reader *r, const char *suffix, const struct model_config *c, bool attention_only, bool required,
+static void read_per_layer(struct key_reader *r, const char *suffix, const struct model_config *c, bool attention_only, bool required,
                            int32_t hi, int32_t *v)
 {
     char key[96];
@@ -75,7 +25,7 @@ static void read_per_layer(struct reader *r, const char *suffix, const struct mo
         return;
     key_name(key, r->arch, suffix);
     if (!gguf_find_key(r->g, key, &value) || value.type != GGUF_ARRAY) {
-        read_u32(r, suffix, required, 1, hi, v);
+        key_i32(r, suffix, required, 1, hi, v);
         return;
     }
     if (value.a.count != (uint64_t)c->n_block) {
@@ -91,7 +41,7 @@ static void read_per_layer(struct reader *r, const char *suffix, const struct mo
         if (!gguf_array_i64(&value.a, (uint64_t)i, &x))
             r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is an array of %s, expected integers", key, gguf_type_name(value.a.type));
         else if (x < 1 || x > hi)
-            fail(r, suffix, "a positive size in every block", (long long)x);
+            key_fail(r, suffix, "a positive size in every block", (long long)x);
         else if (seen && x != *v)
             r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "key '%s' differs between blocks (%d and %lld); one value for all is supported",
                               key, *v, (long long)x);
@@ -104,14 +54,14 @@ static void read_per_layer(struct reader *r, const char *suffix, const struct mo
         r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' has no entry for an attention block", key);
 }
 
-static void read_layer_kinds(struct reader *r, struct model_config *c)
+static void read_layer_kinds(struct key_reader *r, struct model_config *c)
 {
     char key[96];
     struct gguf_value value;
     int32_t interval = 4;
     if (r->rc)
         return;
-    read_u32(r, "full_attention_interval", false, 1, CONFIG_MAX_LAYERS, &interval);
+    key_i32(r, "full_attention_interval", false, 1, CONFIG_MAX_LAYERS, &interval);
     for (int32_t i = 0; i < c->n_block; i++)
         c->recurrent[i] = i < c->n_layer && (i + 1) % interval != 0;
     key_name(key, r->arch, "attention.recurrent_layers");
@@ -154,13 +104,13 @@ static void apply_yarn(struct model_config *c, double factor, double n_ctx_origi
     c->rope_scale = 1.0 + 0.1 * log(factor);
 }
 
-static void read_rope(struct reader *r, struct model_config *c)
+static void read_rope_base(struct key_reader *r, struct model_config *c)
 {
     char key[96];
-    double base = 10000.0;
+    double base = c->rope_base > 0 ? c->rope_base : 10000.0;
     struct gguf_array sections;
     c->n_rot = c->head_dim;
-    read_u32(r, "rope.dimension_count", false, 2, 512, &c->n_rot);
+    key_i32(r, "rope.dimension_count", false, 2, 512, &c->n_rot);
     if (r->rc)
         return;
     key_name(key, r->arch, "rope.freq_base");
@@ -170,7 +120,7 @@ static void read_rope(struct reader *r, struct model_config *c)
     else if (!(base > 1.0))
         r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is %g, expected more than 1", key, base);
     if (!r->rc && (c->n_rot % 2 || c->n_rot > c->head_dim))
-        fail(r, "rope.dimension_count", "an even number of at most attention.key_length", c->n_rot);
+        key_fail(r, "rope.dimension_count", "an even number of at most attention.key_length", c->n_rot);
     if (r->rc)
         return;
     c->rope_base = base;
@@ -196,7 +146,7 @@ static void read_rope(struct reader *r, struct model_config *c)
     }
 }
 
-static void read_rope_scaling(struct reader *r, struct model_config *c)
+static void read_rope_scaling(struct key_reader *r, struct model_config *c)
 {
     char key[96], type_key[96];
     struct gguf_string type = {0};
@@ -216,7 +166,7 @@ static void read_rope_scaling(struct reader *r, struct model_config *c)
         r->rc = rc;
     else if (!(factor >= 1.0 && factor <= 1e4))
         r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is %g, expected 1 to 10000", key, factor);
-    read_u32(r, "rope.scaling.original_context_length", false, 1, INT32_MAX, &original);
+    key_i32(r, "rope.scaling.original_context_length", false, 1, INT32_MAX, &original);
     if (r->rc)
         return;
     if (type.len == 6 && memcmp(type.data, "linear", 6) == 0)
@@ -226,10 +176,17 @@ static void read_rope_scaling(struct reader *r, struct model_config *c)
         apply_yarn(c, factor, original);
     else
         r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "key '%s' is '%s'; supported: none, linear, yarn", type_key,
-                          show(type).text);
+                          key_show(type).text);
 }
 
-static void read_attention(struct reader *r, struct model_config *c)
+void config_read_rope(struct key_reader *r, struct model_config *c)
+{
+    if (!r->rc)
+        read_rope_base(r, c);
+    read_rope_scaling(r, c);
+}
+
+static void read_attention(struct key_reader *r, struct model_config *c)
 {
     char key[96];
     int32_t value_length = 0;
@@ -237,14 +194,14 @@ static void read_attention(struct reader *r, struct model_config *c)
     c->n_head_kv = c->n_head;
     read_per_layer(r, "attention.head_count_kv", c, true, false, MAX_HEADS, &c->n_head_kv);
     if (!r->rc && c->n_head % c->n_head_kv)
-        fail(r, "attention.head_count_kv", "a divisor of attention.head_count", c->n_head_kv);
+        key_fail(r, "attention.head_count_kv", "a divisor of attention.head_count", c->n_head_kv);
     if (!r->rc)
         c->head_dim = c->n_embd / c->n_head;
-    read_u32(r, "attention.key_length", false, 2, 4096, &c->head_dim);
+    key_i32(r, "attention.key_length", false, 2, 4096, &c->head_dim);
     value_length = c->head_dim;
-    read_u32(r, "attention.value_length", false, 2, 4096, &value_length);
+    key_i32(r, "attention.value_length", false, 2, 4096, &value_length);
     if (!r->rc && value_length != c->head_dim)
-        fail(r, "attention.value_length", "the same as attention.key_length", value_length);
+        key_fail(r, "attention.value_length", "the same as attention.key_length", value_length);
     if (!r->rc && (c->head_dim % 16 || c->head_dim > 512 || c->head_dim < 16))
         r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "key '%s.attention.key_length' is %d; supported: multiples of 16 up to 512", r->arch,
                           c->head_dim);
@@ -258,17 +215,17 @@ static void read_attention(struct reader *r, struct model_config *c)
         r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is %g, expected a small positive number", key, (double)c->rms_eps);
 }
 
-static void read_ssm(struct reader *r, struct model_config *c)
+static void read_ssm(struct key_reader *r, struct model_config *c)
 {
-    read_u32(r, "ssm.conv_kernel", true, 2, 16, &c->conv_kernel);
-    read_u32(r, "ssm.state_size", true, 1, 4096, &c->d_state);
-    read_u32(r, "ssm.group_count", true, 1, MAX_HEADS, &c->n_k_head);
-    read_u32(r, "ssm.time_step_rank", true, 1, MAX_HEADS, &c->n_v_head);
-    read_u32(r, "ssm.inner_size", true, 1, MAX_WIDTH, &c->d_inner);
+    key_i32(r, "ssm.conv_kernel", true, 2, 16, &c->conv_kernel);
+    key_i32(r, "ssm.state_size", true, 1, 4096, &c->d_state);
+    key_i32(r, "ssm.group_count", true, 1, MAX_HEADS, &c->n_k_head);
+    key_i32(r, "ssm.time_step_rank", true, 1, MAX_HEADS, &c->n_v_head);
+    key_i32(r, "ssm.inner_size", true, 1, MAX_WIDTH, &c->d_inner);
     if (!r->rc && c->n_v_head % c->n_k_head)
-        fail(r, "ssm.time_step_rank", "a multiple of ssm.group_count", c->n_v_head);
+        key_fail(r, "ssm.time_step_rank", "a multiple of ssm.group_count", c->n_v_head);
     if (!r->rc && (int64_t)c->n_v_head * c->d_state != c->d_inner)
-        fail(r, "ssm.inner_size", "ssm.time_step_rank * ssm.state_size", c->d_inner);
+        key_fail(r, "ssm.inner_size", "ssm.time_step_rank * ssm.state_size", c->d_inner);
     if (!r->rc && (c->d_state % 16 || c->d_state > 256))
         r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "key '%s.ssm.state_size' is %d; supported: multiples of 16 up to 256", r->arch,
                           c->d_state);
@@ -276,7 +233,7 @@ static void read_ssm(struct reader *r, struct model_config *c)
         c->n_conv_channel = 2 * c->n_k_head * c->d_state + c->d_inner;
 }
 
-static void read_ffn(struct reader *r, struct model_config *c)
+static void read_ffn(struct key_reader *r, struct model_config *c)
 {
     if (!c->moe) {
         read_per_layer(r, "feed_forward_length", c, false, true, MAX_WIDTH, &c->n_ff);
@@ -285,18 +242,18 @@ static void read_ffn(struct reader *r, struct model_config *c)
     if (r->rc)
         return;
     read_per_layer(r, "feed_forward_length", c, false, false, MAX_WIDTH, &c->n_ff);
-    read_u32(r, "expert_count", true, 1, MAX_EXPERTS, &c->n_expert);
-    read_u32(r, "expert_used_count", true, 1, MAX_EXPERTS, &c->n_expert_used);
+    key_i32(r, "expert_count", true, 1, MAX_EXPERTS, &c->n_expert);
+    key_i32(r, "expert_used_count", true, 1, MAX_EXPERTS, &c->n_expert_used);
     if (!r->rc && c->n_expert_used > c->n_expert)
-        fail(r, "expert_used_count", "at most expert_count", c->n_expert_used);
+        key_fail(r, "expert_used_count", "at most expert_count", c->n_expert_used);
     if (!r->rc && c->n_expert_used > 64)
         r->rc = error_set(r->err, SKUA_EUNSUPPORTED, "key '%s.expert_used_count' is %d; supported: up to 64", r->arch, c->n_expert_used);
     if (r->rc)
         return;
     c->n_ff_expert = c->n_ff / c->n_expert_used;
     c->n_ff_shared = c->n_ff;
-    read_u32(r, "expert_feed_forward_length", c->n_ff_expert < 1, 1, MAX_WIDTH, &c->n_ff_expert);
-    read_u32(r, "expert_shared_feed_forward_length", c->n_ff_shared < 1, 1, MAX_WIDTH, &c->n_ff_shared);
+    key_i32(r, "expert_feed_forward_length", c->n_ff_expert < 1, 1, MAX_WIDTH, &c->n_ff_expert);
+    key_i32(r, "expert_shared_feed_forward_length", c->n_ff_shared < 1, 1, MAX_WIDTH, &c->n_ff_shared);
 }
 
 static int read_arch(const struct gguf *g, struct model_config *c, skua_error *err)
@@ -310,7 +267,7 @@ static int read_arch(const struct gguf *g, struct model_config *c, skua_error *e
     else if (arch.len == 9 && memcmp(arch.data, "qwen35moe", 9) == 0)
         c->moe = true;
     else
-        return error_set(err, SKUA_EUNSUPPORTED, "architecture '%s' is not supported; supported: qwen35, qwen35moe", show(arch).text);
+        return error_set(err, SKUA_EUNSUPPORTED, "architecture '%s' is not supported; supported: qwen35, qwen35moe", key_show(arch).text);
     memcpy(c->arch, arch.data, arch.len);
     c->arch[arch.len] = '\0';
     return 0;
@@ -323,7 +280,7 @@ static bool has_prefix(struct gguf_string s, const char *prefix)
 }
 
 /* Descriptive keys have no influence here, but a wrong type betrays a damaged file. */
-static void check_descriptive(struct reader *r)
+static void check_descriptive(struct key_reader *r)
 {
     static const char *const strings[] = {"general.name", "general.type", "general.size_label", "tokenizer.chat_template"};
     static const char *const numbers[] = {"general.file_type", "general.quantization_version"};
@@ -339,18 +296,18 @@ static void check_descriptive(struct reader *r)
 }
 
 /* No number of the architecture may be NaN or infinite, whether it is used or not. */
-static void check_finite(struct reader *r)
+static void check_finite(struct key_reader *r)
 {
     char prefix[24];
     struct gguf_value v;
     snprintf(prefix, sizeof prefix, "%s.", r->arch);
     for (uint32_t i = 0; !r->rc && gguf_key_at(r->g, i, &v); i++)
         if ((v.type == GGUF_F32 || v.type == GGUF_F64) && has_prefix(v.key, prefix) && !isfinite(v.f))
-            r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is %g, expected a finite number", show(v.key).text, v.f);
+            r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is %g, expected a finite number", key_show(v.key).text, v.f);
 }
 
 /* The vocabulary has a token for every row of the embedding, and every special token is one of them (-1: none). */
-static void check_vocabulary(struct reader *r, const struct model_config *c)
+static void check_vocabulary(struct key_reader *r, const struct model_config *c)
 {
     static const char ids[] = "_token_id";
     struct gguf_value v;
@@ -365,10 +322,10 @@ static void check_vocabulary(struct reader *r, const struct model_config *c)
         bool integer = negative || v.type == GGUF_U8 || v.type == GGUF_U16 || v.type == GGUF_U32 || v.type == GGUF_U64;
         negative = negative && v.i < 0;
         if (!integer)
-            r->rc =
-                error_set(r->err, SKUA_EFORMAT, "key '%s' is of type %s, expected an integer", show(v.key).text, gguf_type_name(v.type));
+            r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is of type %s, expected an integer", key_show(v.key).text,
+                              gguf_type_name(v.type));
         else if (negative ? v.i < -1 : v.u >= (uint64_t)c->n_vocab)
-            r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is %lld, expected a token id below %d", show(v.key).text, (long long)v.i,
+            r->rc = error_set(r->err, SKUA_EFORMAT, "key '%s' is %lld, expected a token id below %d", key_show(v.key).text, (long long)v.i,
                               c->n_vocab);
     }
 }
@@ -379,21 +336,19 @@ int config_load(const struct gguf *g, struct model_config *c, skua_error *err)
     int rc = read_arch(g, c, err);
     if (rc)
         return rc;
-    struct reader r = {.g = g, .arch = c->arch, .err = err};
-    read_u32(&r, "block_count", true, 1, CONFIG_MAX_LAYERS, &c->n_block);
-    read_u32(&r, "nextn_predict_layers", false, 0, CONFIG_MAX_LAYERS, &c->n_mtp);
+    struct key_reader r = {.g = g, .arch = c->arch, .err = err};
+    key_i32(&r, "block_count", true, 1, CONFIG_MAX_LAYERS, &c->n_block);
+    key_i32(&r, "nextn_predict_layers", false, 0, CONFIG_MAX_LAYERS, &c->n_mtp);
     if (!r.rc && c->n_mtp >= c->n_block)
-        fail(&r, "nextn_predict_layers", "fewer than block_count", c->n_mtp);
+        key_fail(&r, "nextn_predict_layers", "fewer than block_count", c->n_mtp);
     if (!r.rc && c->n_mtp > 1)
         r.rc = error_set(err, SKUA_EUNSUPPORTED, "key '%s.nextn_predict_layers' is %d; supported: 0 or 1", c->arch, c->n_mtp);
     c->n_layer = c->n_block - c->n_mtp;
-    read_u32(&r, "context_length", true, 1, INT32_MAX, &c->n_ctx_train);
-    read_u32(&r, "embedding_length", true, 1, MAX_WIDTH, &c->n_embd);
+    key_i32(&r, "context_length", true, 1, INT32_MAX, &c->n_ctx_train);
+    key_i32(&r, "embedding_length", true, 1, MAX_WIDTH, &c->n_embd);
     read_layer_kinds(&r, c);
     read_attention(&r, c);
-    if (!r.rc)
-        read_rope(&r, c);
-    read_rope_scaling(&r, c);
+    config_read_rope(&r, c);
     read_ssm(&r, c);
     read_ffn(&r, c);
     check_finite(&r);
@@ -423,8 +378,18 @@ size_t config_state_bytes(const struct model_config *c)
     return (size_t)c->n_recurrent * (s + conv) * sizeof(float);
 }
 
-size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type, bool with_mtp)
+size_t config_tape_row_bytes(const struct model_config *c)
 {
-    size_t layers = (size_t)c->n_attn + (with_mtp ? 1 : 0);
-    return layers * 2 * (size_t)c->n_head_kv * KV_PAGE_ROWS * qtype_row_bytes(kv_type, (uint64_t)c->head_dim);
+    size_t step = (size_t)(c->n_k_head + c->n_v_head) * c->d_state + (size_t)c->n_v_head, floats = step + (size_t)c->n_conv_channel;
+    return (size_t)c->n_recurrent * ((floats + 15) / 16 * 16) * sizeof(float);
+}
+
+size_t config_mtp_page_bytes(const struct model_config *c, uint32_t kv_type)
+{
+    return 2 * (size_t)c->n_head_kv * KV_PAGE_ROWS * qtype_row_bytes(kv_type, (uint64_t)c->head_dim);
+}
+
+size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type)
+{
+    return (size_t)c->n_attn * config_mtp_page_bytes(c, kv_type);
 }

@@ -46,11 +46,21 @@ struct model_config {
    shape that this program cannot run, naming it and what is supported; SKUA_EFORMAT for missing or contradictory keys. */
 int config_load(const struct gguf *g, struct model_config *c, skua_error *err);
 
+struct key_reader;
+
+/* The rope.* keys: n_rot, rope_base, rope_scale and inv_freq of *c, from head_dim and n_ctx_train, which are set; rope_base, if it is set,
+   stands in for a missing rope.freq_base. */
+void config_read_rope(struct key_reader *r, struct model_config *c);
+
 /* Bytes of recurrent state (S and convolution windows, float32) of one sequence. */
 size_t config_state_bytes(const struct model_config *c);
 
-/* Bytes of one page of KV cache (KV_PAGE_ROWS positions, K and V of the trunk's attention layers and, if with_mtp, of the MTP
-   block) with cache rows of kv_type. */
-size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type, bool with_mtp);
+/* Bytes of what is kept of one held row (kern/kern.h): a record per recurrent layer, each a multiple of 64 bytes. */
+size_t config_tape_row_bytes(const struct model_config *c);
+
+/* Bytes of one page of KV cache (KV_PAGE_ROWS positions, K and V) with cache rows of kv_type: of the trunk's attention layers, and of an
+   MTP block, which has pages of its own. */
+size_t config_kv_page_bytes(const struct model_config *c, uint32_t kv_type);
+size_t config_mtp_page_bytes(const struct model_config *c, uint32_t kv_type);
 
 #endif

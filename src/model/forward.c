@@ -39,18 +39,26 @@ struct forward {
     struct dev *dev;
     uint32_t kv_type;
     int32_t max_rows;
+    size_t tape_stride; /* bytes kept of a held row */
 
     struct kern_buf *buf;
-    size_t x, h, rope, taps, mtp_in, out_x, out_hidden, logits, samplable, blocks, best;
+    size_t x, h, rope, taps, out_x, out_hidden, logits, samplable, blocks, best;
     size_t act[KERN_ACT_COUNT]; /* quantised inputs by enum kern_act; [KERN_ACT_F32] unused */
     struct scratch_gdn gdn;
     struct scratch_attn attn;
     struct scratch_ffn ffn;
+    size_t mtp_in; /* scratch too: [norm of embedding ; norm of hidden], read before the block begins */
 
     struct kern_op *ops;
     int n_ops, cap_ops;
     int32_t rows[FORWARD_MAX_OUT]; /* stable copies for GET_ROWS */
     int32_t tap_row;
+
+    struct kern_buf *capture; /* rows kept of every pass: first the taps, then the hidden rows. NULL: none */
+    size_t capture_hidden;
+    int32_t *capture_taps, n_capture_taps;
+    bool capture_hidden_rows;
+    int32_t *all_rows; /* 0 .. max_rows - 1, for GET_ROWS; made with the first capture */
 };
 
 /* A matmul input: float rows, and which quantised copies of them lie in the act regions. */
@@ -169,14 +177,14 @@ static void emit_recurrent(struct forward *f, const struct kern_batch *b, int la
     emit_matmul(f, layer, "ssm_beta", &l->beta, h, beta, c->n_v_head, false);
     emit(f, KERN_GDN_CONV, layer, "ssm_conv")->p.gdn_conv = (struct op_gdn_conv){
         .x = m, .w = l->conv, .out = conv, .x_stride = channels, .out_stride = channels, .n_channel = channels, .kernel = c->conv_kernel,
-        .state_offset = l->conv_offset};
+        .state_offset = l->conv_offset, .tape_offset = l->tape_conv_offset, .tape_stride = f->tape_stride};
     emit(f, KERN_GDN_QK, layer, "ssm_qk_norm")->p.gdn_qk = (struct op_gdn_qk){
         .qk = conv, .stride = channels, .n_key_head = c->n_k_head, .d = d, .eps = 1e-6f, .q_scale = (float)(1.0 / sqrt((double)d))};
     emit(f, KERN_GDN_GATES, layer, "ssm_gates")->p.gdn_gates = (struct op_gdn_gates){
         .a = alpha, .b = beta, .dt_bias = l->dt_bias, .ssm_a = l->ssm_a, .decay = alpha, .beta = beta, .n_v = c->n_v_head};
     emit(f, KERN_GDN_STEP, layer, "ssm_step")->p.gdn_step = (struct op_gdn_step){
         .qkv = conv, .decay = alpha, .beta = beta, .out = o, .qkv_stride = channels, .out_stride = inner, .n_key_head = c->n_k_head,
-        .n_v = c->n_v_head, .d = d, .state_offset = l->s_offset};
+        .n_v = c->n_v_head, .d = d, .state_offset = l->s_offset, .tape_offset = l->tape_step_offset, .tape_stride = f->tape_stride};
     emit(f, KERN_GDN_OUT, layer, "ssm_norm_gate")->p.gdn_out = (struct op_gdn_out){
         .o = o, .z = z, .w = l->ssm_norm, .y = o, .o_stride = inner, .z_stride = inner, .y_stride = inner, .n_v = c->n_v_head, .d = d,
         .eps = c->rms_eps};
@@ -266,7 +274,7 @@ static void emit_rope_table(struct forward *f)
 
 _Static_assert(FORWARD_MAX_OUT <= KERN_ARGMAX_ROWS, "rows of one ARGMAX");
 
-static int32_t argmax_blocks(const struct model_config *c) { return (c->n_vocab + KERN_ARGMAX_COLUMNS - 1) / KERN_ARGMAX_COLUMNS; }
+static int32_t argmax_blocks(int32_t n_out) { return (n_out + KERN_ARGMAX_COLUMNS - 1) / KERN_ARGMAX_COLUMNS; }
 
 /* The best token of each row in place of its logits. */
 static void emit_argmax(struct forward *f, const struct kern_weight *head, struct input *in)
@@ -275,12 +283,21 @@ static void emit_argmax(struct forward *f, const struct kern_weight *head, struc
     emit(f, KERN_ARGMAX, -1, "output")->p.argmax = (struct op_argmax){
         .matmul = {.w = *head, .x = x, .x_stride = in->stride, .n_rows = in->n_rows}, .allow = at(f, f->samplable), .blocks = blocks};
     emit(f, KERN_ARGMAX_MERGE, -1, "output_best")->p.argmax_merge =
-        (struct op_argmax_merge){.blocks = blocks, .best = at(f, f->best), .n_blocks = argmax_blocks(f->c), .n_rows = in->n_rows};
+        (struct op_argmax_merge){.blocks = blocks, .best = at(f, f->best), .n_blocks = argmax_blocks(head->n_out), .n_rows = in->n_rows};
 }
 
-/* Rows of x through a final norm and the head. */
-static void emit_head(struct forward *f, struct kern_view norm, const struct kern_weight *head, const int32_t *out_rows, int32_t n_out,
-                      enum forward_out kind)
+/* The same for the k best of each row. */
+static void emit_topk(struct forward *f, const struct kern_weight *head, struct kern_view allow, int32_t k, struct input *in)
+{
+    struct kern_view x = input_for(f, -1, in, head->type), blocks = at(f, f->blocks);
+    emit(f, KERN_TOPK, -1, "output")->p.topk = (struct op_topk){
+        .matmul = {.w = *head, .x = x, .x_stride = in->stride, .n_rows = in->n_rows}, .allow = allow, .blocks = blocks, .k = k};
+    emit(f, KERN_TOPK_MERGE, -1, "output_best")->p.topk_merge = (struct op_topk_merge){
+        .blocks = blocks, .best = at(f, f->best), .n_blocks = argmax_blocks(head->n_out), .n_rows = in->n_rows, .k = k};
+}
+
+/* Rows of x through a final norm: the head's input. */
+static struct input emit_out_rows(struct forward *f, struct kern_view norm, const int32_t *out_rows, int32_t n_out)
 {
     const struct model_config *c = f->c;
     struct kern_view picked = at(f, f->out_x), hidden = at(f, f->out_hidden);
@@ -288,11 +305,16 @@ static void emit_head(struct forward *f, struct kern_view norm, const struct ker
     emit(f, KERN_GET_ROWS, -1, "output_rows")->p.get_rows = (struct op_get_rows){
         .in = at(f, f->x), .out = picked, .in_stride = c->n_embd, .out_stride = c->n_embd, .n = c->n_embd, .n_get = n_out, .rows = f->rows};
     emit_norm(f, -1, "output_norm", picked, c->n_embd, norm, hidden, c->n_embd, n_out);
-    struct input in = {.x = hidden, .stride = c->n_embd, .n = c->n_embd, .n_rows = n_out};
+    return (struct input){.x = hidden, .stride = c->n_embd, .n = c->n_embd, .n_rows = n_out};
+}
+
+static void emit_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum forward_out kind)
+{
+    struct input in = emit_out_rows(f, f->w->output_norm, out_rows, n_out);
     if (kind == FORWARD_BEST)
-        emit_argmax(f, head, &in);
+        emit_argmax(f, &f->w->head, &in);
     else
-        emit_matmul(f, -1, "output", head, &in, at(f, f->logits), c->n_vocab, false);
+        emit_matmul(f, -1, "output", &f->w->head, &in, at(f, f->logits), f->c->n_vocab, false);
 }
 
 static void emit_tap(struct forward *f, int32_t layer)
@@ -301,6 +323,26 @@ static void emit_tap(struct forward *f, int32_t layer)
     emit(f, KERN_GET_ROWS, layer, "tap")->p.get_rows = (struct op_get_rows){
         .in = at(f, f->x), .out = at(f, f->taps + (size_t)layer * n * sizeof(float)), .in_stride = n, .out_stride = n, .n = n, .n_get = 1,
         .rows = &f->tap_row};
+}
+
+/* Of all rows, what forward_set_capture asked for. */
+static void emit_capture(struct forward *f, int32_t layer, int32_t n_rows)
+{
+    const int32_t n = f->c->n_embd;
+    for (int32_t i = 0; i < f->n_capture_taps; i++) {
+        if (f->capture_taps[i] != layer)
+            continue;
+        emit(f, KERN_GET_ROWS, layer, "capture")->p.get_rows = (struct op_get_rows){
+            .in = at(f, f->x), .out = {f->capture, (size_t)i * (size_t)n * sizeof(float)}, .in_stride = n,
+            .out_stride = f->n_capture_taps * n, .n = n, .n_get = n_rows, .rows = f->all_rows};
+    }
+}
+
+static void emit_capture_hidden(struct forward *f, int32_t n_rows)
+{
+    const int32_t n = f->c->n_embd;
+    if (f->capture_hidden_rows)
+        emit_norm(f, -1, "capture_norm", at(f, f->x), n, f->w->output_norm, (struct kern_view){f->capture, f->capture_hidden}, n, n_rows);
 }
 
 static void emit_embed(struct forward *f, const struct kern_weight *table, struct kern_view out)
@@ -338,9 +380,11 @@ int forward_trunk(struct forward *f, const struct kern_batch *b, const int32_t *
         emit_block(f, b, i, &f->w->blocks[i], x);
         if (tap_row >= 0)
             emit_tap(f, i);
+        emit_capture(f, i, b->n_rows);
     }
+    emit_capture_hidden(f, b->n_rows);
     if (n_out)
-        emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out, kind);
+        emit_head(f, out_rows, n_out, kind);
     return run(f, b, err);
 }
 
@@ -351,33 +395,70 @@ int forward_head(struct forward *f, const int32_t *out_rows, int32_t n_out, enum
     if (rc)
         return rc;
     f->n_ops = 0;
-    emit_head(f, f->w->output_norm, &f->w->head, out_rows, n_out, kind);
+    emit_head(f, out_rows, n_out, kind);
     return run(f, &b, err);
 }
 
-int forward_mtp(struct forward *f, const struct kern_batch *b, const float *hidden, const int32_t *out_rows, int32_t n_out, skua_error *err)
+int forward_commit(struct forward *f, const struct kern_batch *b, skua_error *err)
 {
     const struct model_config *c = f->c;
-    const struct mtp_weights *m = &f->w->mtp;
-    int rc = check_batch(f, b, n_out, err);
-    if (!rc && !m->present)
-        rc = error_set(err, SKUA_ESTATE, "the model has no MTP block");
+    f->n_ops = 0;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        const struct block_weights *l = &f->w->blocks[i];
+        if (l->recurrent)
+            emit(f, KERN_GDN_COMMIT, i, "commit")->p.gdn_commit = (struct op_gdn_commit){
+                .n_key_head = c->n_k_head, .n_v = c->n_v_head, .d = c->d_state, .state_offset = l->s_offset,
+                .tape_offset = l->tape_step_offset, .tape_stride = f->tape_stride};
+    }
+    for (int32_t i = 0; i < c->n_layer; i++) { /* small ops, run together */
+        const struct block_weights *l = &f->w->blocks[i];
+        if (l->recurrent)
+            emit(f, KERN_GDN_CONV_COMMIT, i, "commit_conv")->p.gdn_conv_commit = (struct op_gdn_conv_commit){
+                .n_channel = c->n_conv_channel, .kernel = c->conv_kernel, .state_offset = l->conv_offset,
+                .tape_offset = l->tape_conv_offset, .tape_stride = f->tape_stride};
+    }
+    return f->n_ops ? run(f, b, err) : 0;
+}
+
+/* x = W [e ; h], in one product or as the sum of two. */
+static void emit_mtp_join(struct forward *f, const struct mtp_weights *m, int layer, struct kern_view joined, struct kern_view x,
+                          int32_t n_rows)
+{
+    int32_t n = f->c->n_embd;
+    struct input in = {.x = joined, .stride = 2 * n, .n = 2 * n, .n_rows = n_rows};
+    if (m->eh_proj.n_out) {
+        emit_matmul(f, layer, "nextn_eh_proj", &m->eh_proj, &in, x, n, false);
+        return;
+    }
+    struct input e = {.x = joined, .stride = 2 * n, .n = n, .n_rows = n_rows};
+    struct input h = {.x = kern_view_at(joined, (size_t)n * sizeof(float)), .stride = 2 * n, .n = n, .n_rows = n_rows};
+    emit_matmul(f, layer, "nextn_e_proj", &m->e_proj, &e, x, n, false);
+    emit_matmul(f, layer, "nextn_h_proj", &m->h_proj, &h, x, n, true);
+}
+
+int forward_mtp(struct forward *f, const struct mtp_weights *m, const struct kern_batch *b, struct kern_view hidden, int32_t hidden_stride,
+                const int32_t *out_rows, int32_t n_out, int32_t n_top, skua_error *err)
+{
+    const struct model_config *c = f->c;
+    int rc = check_batch(f, b, n_out > n_out * n_top ? n_out : n_out * n_top, err);
     if (rc)
         return rc;
-    struct kern_view x = at(f, f->x), h = at(f, f->h), in_view = at(f, f->mtp_in);
-    f->dev->ops->write(f->dev, h, hidden, (size_t)b->n_rows * c->n_embd * sizeof(float));
+    struct kern_view x = at(f, f->x), joined = at(f, f->mtp_in);
     f->n_ops = 0;
     emit_rope_table(f);
-    /* [norm of embedding ; norm of hidden] */
     emit_embed(f, &m->embed, x);
-    emit_norm(f, c->n_layer, "nextn_enorm", x, c->n_embd, m->enorm, in_view, 2 * c->n_embd, b->n_rows);
-    emit_norm(f, c->n_layer, "nextn_hnorm", h, c->n_embd, m->hnorm, kern_view_at(in_view, (size_t)c->n_embd * sizeof(float)), 2 * c->n_embd,
-              b->n_rows);
-    struct input in = {.x = in_view, .stride = 2 * c->n_embd, .n = 2 * c->n_embd, .n_rows = b->n_rows};
-    emit_matmul(f, c->n_layer, "nextn_eh_proj", &m->eh_proj, &in, x, c->n_embd, false);
+    emit_norm(f, c->n_layer, "nextn_enorm", x, c->n_embd, m->enorm, joined, 2 * c->n_embd, b->n_rows);
+    emit_norm(f, c->n_layer, "nextn_hnorm", hidden, hidden_stride, m->hnorm, kern_view_at(joined, (size_t)c->n_embd * sizeof(float)),
+              2 * c->n_embd, b->n_rows);
+    emit_mtp_join(f, m, c->n_layer, joined, x, b->n_rows);
     emit_block(f, b, c->n_layer, &m->block, x);
-    if (n_out)
-        emit_head(f, m->head_norm, &m->head, out_rows, n_out, FORWARD_LOGITS);
+    if (n_out) {
+        struct input in = emit_out_rows(f, m->head_norm, out_rows, n_out);
+        if (n_top)
+            emit_topk(f, &m->head, m->allow.buf ? m->allow : at(f, f->samplable), n_top, &in);
+        else
+            emit_matmul(f, -1, "output", &m->head, &in, at(f, f->logits), c->n_vocab, false);
+    }
     return run(f, b, err);
 }
 
@@ -394,11 +475,19 @@ struct kern_best forward_read_best(struct forward *f, int32_t i)
     return best;
 }
 
+void forward_read_top(struct forward *f, int32_t i, int32_t n_top, struct kern_best *dst)
+{
+    size_t row = (size_t)n_top * sizeof *dst;
+    f->dev->ops->read(f->dev, at(f, f->best + (size_t)i * row), dst, row);
+}
+
 void forward_read_out_hidden(struct forward *f, int32_t i, float *dst)
 {
     size_t row = (size_t)f->c->n_embd * sizeof(float);
     f->dev->ops->read(f->dev, at(f, f->out_hidden + (size_t)i * row), dst, row);
 }
+
+struct kern_view forward_out_hidden(const struct forward *f) { return at(f, f->out_hidden); }
 
 void forward_read_tap(struct forward *f, int32_t layer, float *dst)
 {
@@ -452,6 +541,9 @@ static size_t layout_scratch(struct forward *f, size_t begin)
         f->ffn.shared_down = take(&end, row * c->n_embd);
         f->ffn.shared_logit = take(&end, row);
     }
+    end_all = max_size(end_all, end);
+    end = begin;
+    f->mtp_in = take(&end, row * 2 * c->n_embd);
     return max_size(end_all, end);
 }
 
@@ -480,12 +572,11 @@ static int allocate(struct forward *f, const uint64_t *samplable, skua_error *er
     f->h = take(&end, row * c->n_embd);
     f->rope = take(&end, row * c->n_rot);
     f->taps = take(&end, (size_t)c->n_layer * c->n_embd * sizeof(float));
-    f->mtp_in = take(&end, f->w->mtp.present ? row * 2 * c->n_embd : 0);
     f->out_x = take(&end, FORWARD_MAX_OUT * (size_t)c->n_embd * sizeof(float));
     f->out_hidden = take(&end, FORWARD_MAX_OUT * (size_t)c->n_embd * sizeof(float));
     f->logits = take(&end, FORWARD_MAX_OUT * (size_t)c->n_vocab * sizeof(float));
     f->samplable = take(&end, bitmap);
-    f->blocks = take(&end, FORWARD_MAX_OUT * (size_t)argmax_blocks(c) * sizeof(struct kern_best));
+    f->blocks = take(&end, FORWARD_MAX_OUT * (size_t)argmax_blocks(c->n_vocab) * sizeof(struct kern_best));
     f->best = take(&end, FORWARD_MAX_OUT * sizeof(struct kern_best));
     f->act[KERN_ACT_Q12_32] = take(&end, act_bytes(f, KERN_ACT_Q12_32, 32));
     f->act[KERN_ACT_Q12_256] = take(&end, act_bytes(f, KERN_ACT_Q12_256, 256));
@@ -512,6 +603,7 @@ int forward_create(const struct model_config *c, const struct weights *w, struct
     f->dev = d;
     f->kv_type = kv_type;
     f->max_rows = max_rows;
+    f->tape_stride = config_tape_row_bytes(c);
     int rc = allocate(f, samplable, err);
     if (rc) {
         forward_free(f);
@@ -526,8 +618,76 @@ void forward_free(struct forward *f)
     if (!f)
         return;
     f->dev->ops->buf_free(f->dev, f->buf);
+    f->dev->ops->buf_free(f->dev, f->capture);
+    mem_free(f->capture_taps);
+    mem_free(f->all_rows);
     mem_free(f->ops);
     mem_free(f);
 }
 
-size_t forward_bytes(const struct forward *f) { return f->buf->size; }
+size_t forward_bytes(const struct forward *f) { return f->buf->size + (f->capture ? f->capture->size : 0); }
+
+/* ---- capture ---- */
+
+static int make_all_rows(struct forward *f, skua_error *err)
+{
+    if (f->all_rows)
+        return 0;
+    f->all_rows = mem_alloc((size_t)f->max_rows * sizeof *f->all_rows);
+    if (!f->all_rows)
+        return error_nomem(err, "row numbers", (size_t)f->max_rows * sizeof *f->all_rows);
+    for (int32_t i = 0; i < f->max_rows; i++)
+        f->all_rows[i] = i;
+    return 0;
+}
+
+int forward_set_capture(struct forward *f, const int32_t *taps, int32_t n_taps, bool hidden, skua_error *err)
+{
+    const size_t row = (size_t)f->max_rows * (size_t)f->c->n_embd * sizeof(float);
+    struct kern_buf *buf = NULL;
+    int32_t *copy = NULL;
+    size_t end = 0;
+    for (int32_t i = 0; i < n_taps; i++) {
+        if (taps[i] < 0 || taps[i] >= f->c->n_layer)
+            return error_set(err, SKUA_EARG, "layer %d to capture; the model has layers 0 to %d", taps[i], f->c->n_layer - 1);
+        for (int32_t k = 0; k < i; k++)
+            if (taps[k] == taps[i])
+                return error_set(err, SKUA_EARG, "layer %d to capture twice", taps[i]);
+    }
+    take(&end, row * (size_t)n_taps);
+    const size_t hidden_at = end;
+    take(&end, hidden ? row : 0);
+    int rc = end ? make_all_rows(f, err) : 0;
+    if (!rc && end)
+        rc = f->dev->ops->buf_alloc(f->dev, end, &buf, err);
+    if (!rc && n_taps && !(copy = mem_alloc((size_t)n_taps * sizeof *copy)))
+        rc = error_nomem(err, "layers to capture", (size_t)n_taps * sizeof *copy);
+    if (rc) {
+        f->dev->ops->buf_free(f->dev, buf);
+        return rc;
+    }
+    if (n_taps)
+        memcpy(copy, taps, (size_t)n_taps * sizeof *copy);
+    f->dev->ops->buf_free(f->dev, f->capture);
+    mem_free(f->capture_taps);
+    f->capture = buf;
+    f->capture_taps = copy;
+    f->n_capture_taps = n_taps;
+    f->capture_hidden = hidden_at;
+    f->capture_hidden_rows = hidden;
+    return 0;
+}
+
+struct forward_capture forward_captured(const struct forward *f)
+{
+    struct forward_capture c = {0};
+    if (f->n_capture_taps) {
+        c.taps = (struct kern_view){f->capture, 0};
+        c.taps_stride = f->n_capture_taps * f->c->n_embd;
+    }
+    if (f->capture_hidden_rows) {
+        c.hidden = (struct kern_view){f->capture, f->capture_hidden};
+        c.hidden_stride = f->c->n_embd;
+    }
+    return c;
+}

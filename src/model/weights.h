@@ -1,7 +1,5 @@
-/* Binding of a file's tensors to the places where the forward pass uses them. Matrices stay in the mapped file (no copy); only
- * small vectors that the file keeps as F16 or BF16 are widened into a buffer of our own. Every tensor's shape is checked against
- * the configuration and every type against what the device can multiply. Tensor names and shapes: the GGUF conventions for
- * qwen35 and qwen35moe (docs/CREDITS.md). */
+/* Binding of a model's tensors (model/bind.h). Tensor names and shapes: the GGUF conventions for qwen35 and qwen35moe
+ * (docs/CREDITS.md). */
 #ifndef SKUA_MODEL_WEIGHTS_H
 #define SKUA_MODEL_WEIGHTS_H
 
@@ -11,6 +9,7 @@
 #include "base/strbuf.h"
 #include "dev/dev.h"
 #include "gguf/gguf.h"
+#include "model/bind.h"
 #include "model/config.h"
 
 /* Feed-forward part of a block. Dense: gate, up, down. MoE: router and experts (gate_up_exps, when its n_out is not 0, instead
@@ -30,14 +29,20 @@ struct block_weights {
     struct kern_view conv, dt_bias, ssm_a, ssm_norm;
     struct ffn_weights ffn;
     size_t s_offset, conv_offset; /* bytes in a sequence's state */
+    size_t tape_conv_offset, tape_step_offset; /* bytes in what is kept of a held row */
     size_t k_offset, v_offset;    /* bytes in a KV page, filled by weights_layout_kv */
 };
 
+/* An MTP block. Its k_offset and v_offset are those of pages that hold nothing else. */
 struct mtp_weights {
     bool present;
     struct block_weights block;
-    struct kern_weight eh_proj, embed, head; /* embed and head fall back to the trunk's */
+    struct kern_weight eh_proj;        /* [e ; h] -> n_embd; n_out 0: the sum of the two below */
+    struct kern_weight e_proj, h_proj;
+    struct kern_weight embed, head;    /* fall back to the trunk's */
     struct kern_view enorm, hnorm, head_norm;
+    const int32_t *ids;                /* [head.n_out] the tokens of a head that has not all of them, -1: none; NULL: column i is token i */
+    struct kern_view allow;            /* with ids: bitmap of the columns that may be chosen, as op_argmax's */
 };
 
 struct weights {
@@ -47,10 +52,7 @@ struct weights {
     struct block_weights *blocks;   /* [n_layer] */
     struct mtp_weights mtp;
 
-    struct kern_buf **shards;       /* one wrapped buffer per file */
-    uint32_t n_shards;
-    struct kern_buf *vectors;       /* widened small vectors */
-    size_t vectors_used;
+    struct bound_file file;
     struct strbuf warnings;         /* one line each; empty when there is nothing to say */
 };
 
@@ -59,7 +61,12 @@ struct weights {
 int  weights_bind(const struct gguf *g, const struct model_config *c, struct dev *d, struct weights *w, skua_error *err);
 void weights_free(struct weights *w, struct dev *d);
 
-/* Fill k_offset and v_offset of all attention blocks (and the MTP block, which comes last) for cache rows of kv_type. */
+/* Fill k_offset and v_offset of all attention blocks, and of the MTP block in its own pages, for cache rows of kv_type. */
 void weights_layout_kv(struct weights *w, const struct model_config *c, uint32_t kv_type);
+void weights_layout_mtp(struct mtp_weights *m, const struct model_config *c, uint32_t kv_type);
+
+/* Bind the MTP block (block c->n_layer) of b's file, which may be another than the trunk's. Of trunk only what the block may leave out is
+   looked at: embed, head, output_norm. Failures are b's. */
+void weights_bind_mtp(struct binder *b, const struct model_config *c, const struct weights *trunk, struct mtp_weights *m);
 
 #endif

@@ -19,6 +19,7 @@
 #include "kern/kern.h"
 
 #define DRAFT_MAX 31      /* most drafts of a round: with the anchor FORWARD_MAX_OUT rows */
+#define DRAFT_DRAW 16     /* rng_uniform's third argument when a draft is drawn for a position; the target's sampler has 0 */
 #define DRAFT_MAX_TOP 64  /* most candidates of a position whose probabilities are kept */
 
 /* What a pass of the target kept of consecutive rows of one session; row i holds the token at position pos + i. The views are device
@@ -57,9 +58,10 @@ struct draft {
 struct draft_request {
     int32_t anchor;     /* token at position drafter_length */
     int32_t n_max;      /* 1 .. drafter's n_max: drafts wanted */
-    bool full_block;    /* a block drafter runs its trained block and gives the first n_max of it; otherwise it runs a block of n_max + 1 rows */
+    bool full_block;    /* a block drafter runs its trained block and gives the first n_max of it; otherwise a block of n_max + 1 rows */
     double temperature; /* 0: the best token of each position; above: sampled, with the distributions in the proposal */
     uint64_t seed;      /* for sampling, together with the position */
+    float min_confidence; /* a drafter that was trained to estimate acceptance stops before the first draft below this; 0: it does not */
 };
 
 struct drafter;
@@ -71,7 +73,8 @@ struct drafter_ops {
     /* Keep the first n positions. false: what it would need for them is gone; it then has no context and proposes nothing until reset. */
     bool (*truncate)(struct drafter *d, int32_t n);
     /* State that truncate cannot bring back (windows that moved on, hidden rows), in memory of the caller: size of what save writes now, 0
-       when nothing is needed; load: the state at a length that the drafter's session has been taken back to, or is filled with. */
+       when nothing is needed; load: the state at a length that the drafter's session has been taken back to, or is filled with. When
+       save_whole is set, all that an empty drafter needs to go on from here. */
     size_t (*save_size)(const struct drafter *d);
     void (*save)(const struct drafter *d, void *dst);
     int  (*load)(struct drafter *d, int32_t n, const void *src, size_t size, skua_error *err);
@@ -88,6 +91,7 @@ struct drafter {
     int32_t n_pos;       /* positions that it has been extended with */
     bool block;          /* drafting costs the same for any number of drafts of a full block */
     bool lost;           /* its context is gone (truncate said false, or an error): it proposes nothing until reset */
+    bool save_whole;     /* the caller's: what save writes is for another session or process */
     struct drafter_needs needs;
 };
 

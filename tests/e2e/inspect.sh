@@ -151,7 +151,7 @@ for line in "^name +Tiny-dense" "^architecture +qwen35$" "^trunk: 8 layers, 256 
     "^  trunk  ffn_down.weight +8 +2097152 +2228224 +8.500  Q8_0$" "^  mtp    nextn.eh_proj.weight +1 +131072 " "^  all +\(sum\) +123 " \
     "size +8192 tokens, 7919 merges" "ends an answer +8177 \"<\|im_end\|>\"" "chat template +2849 bytes, mentions enable_thinking$" \
     "tokenizer.ggml.tokens = string\[8192\]$" "rope.dimension_sections = i32\[4\]: 11, 11, 10, 0$" "layer_norm_rms_epsilon = 1e-06$" \
-    "\(2849 bytes\)$" "KV cache +24.0 MiB \(25165824 bytes\), per session"; do
+    "\(2849 bytes\)$" "KV cache +16.0 MiB \(16777216 bytes\), per session"; do
     check "dense text has $line" 'grep -qE "$line" "$WORK/out"'
 done
 check "text is short without --all" '[ "$(wc -l <"$WORK/out")" -lt 150 ]'
@@ -176,7 +176,7 @@ abs(d["totals"]["all"]["bits_per_weight"] - 8 * 16751808 / 15642416) < 1e-9
 d["tokenizer"]["chat_template"] == {"present": True, "bytes": 2849, "enable_thinking": True, "reasoning_effort": False, "preserve_thinking": False}
 d["memory"]["ctx"] == 4096 and d["memory"]["kv_type"] == "F16" and d["memory"]["kv_page_rows"] == 256
 d["memory"]["state_bytes"] == 6 * 4 * (4 * 128 * 128 + 3 * 1024)
-d["memory"]["kv_page_bytes"] == 3 * 2 * 2 * 256 * 512 and d["memory"]["kv_bytes"] == 16 * d["memory"]["kv_page_bytes"]
+d["memory"]["kv_page_bytes"] == 2 * 2 * 2 * 256 * 512 and d["memory"]["kv_bytes"] == 16 * d["memory"]["kv_page_bytes"]
 d["memory"]["session_bytes"] == d["memory"]["state_bytes"] + d["memory"]["kv_bytes"]
 d["memory"]["total_bytes"] == sum(d["memory"][k] for k in ("file_bytes", "workspace_bytes", "vector_bytes", "session_bytes"))
 0 < d["memory"]["workspace_bytes"] < 200 << 20
@@ -194,7 +194,7 @@ EOF
 run --json "$dense" -c 1000 --kv-type q8_0
 json_check "context and cache type" "$WORK/out" <<'EOF'
 d["memory"]["ctx"] == 1000 and d["memory"]["kv_pages"] == 4 and d["memory"]["kv_type"] == "Q8_0"
-d["memory"]["kv_page_bytes"] == 3 * 2 * 2 * 256 * (256 // 32 * 34)
+d["memory"]["kv_page_bytes"] == 2 * 2 * 2 * 256 * (256 // 32 * 34)
 EOF
 run "$dense" --ctx 8k
 check "context beyond the model's: one warning" '[ $status -eq 0 ] && [ "$(wc -l <"$WORK/err")" -eq 1 ] && grep -q "warning: a context of 8192 tokens exceeds the model.s 4096" "$WORK/err" && grep -q "session of 8192 tokens" "$WORK/out"'
@@ -222,7 +222,7 @@ for f in dflash1-bf16:DFlash dflash1-q8_0:DFlash dflash2-bf16:DFlash2 dflash2-q8
     file="$SHARED/models/tiny-${f%%:*}.gguf" kind="${f##*:} drafter"
     [ -f "$file" ] || continue
     refused "${f%%:*}" 1 "the file is a $kind" "$file"
-    check "${f%%:*} is described" 'grep -q "^kind *$kind$" "$WORK/out" && grep -q "target layers *i32.3.: 2, 5, 7" "$WORK/out" && grep -q "^runs: no: unsupported: the file is a $kind" "$WORK/out"'
+    check "${f%%:*} is described" 'grep -q "^kind *$kind$" "$WORK/out" && grep -q "target layers *i32.3.: 2, 5, 7" "$WORK/out" && grep -q "  KV heads *2$" "$WORK/out" && grep -q "^runs: no: unsupported: the file is a $kind" "$WORK/out"'
 done
 
 # ---- files made from a tiny model ----
@@ -524,7 +524,7 @@ check "type and shape problems together" 'grep -q "^problem: unsupported: .*IQ3_
 run --json "$WORK/c_mtp_missing.gguf"
 json_check "MTP block announced but missing" "$WORK/out" <<'EOF'
 d["mtp"] == {"state": "missing", "block": 8} and len(d["warnings"]) == 1 and "MTP" in d["warnings"][0]
-d["memory"]["kv_page_bytes"] == 2 * 2 * 2 * 256 * 512
+d["memory"]["kv_page_bytes"] == 1 * 2 * 2 * 256 * 512
 EOF
 run --json "$WORK/c_mtp_only.gguf"
 json_check "MTP-only file" "$WORK/out" <<'EOF'

@@ -1,4 +1,4 @@
-/* ARGMAX and ARGMAX_MERGE: every tier against the scalar functions, and both against a search through the rows that MATMUL writes: ties of
+/* ARGMAX, TOPK and their merges: every tier against the scalar functions, and all against a search through the rows that MATMUL writes: ties of
  * equal weight rows, NaN and infinite logits, all kinds of masks. */
 #include "kern/harness.h"
 
@@ -68,6 +68,39 @@ static struct kern_best search(const float *y, const uint64_t *allow, int32_t n_
     return best;
 }
 
+/* The next of the best ones behind `last`, word by word. */
+static struct kern_best next_best(const float *y, const uint64_t *allow, int32_t n_out, struct kern_best last)
+{
+    struct kern_best best = {-INFINITY, -1};
+    for (int32_t o = 0; o < n_out; o++) {
+        const bool free = !allow || (allow[o / 64] >> (o % 64) & 1);
+        if (free && (y[o] < last.value || (y[o] == last.value && o > last.column)) && y[o] > best.value)
+            best = (struct kern_best){y[o], o};
+    }
+    return best;
+}
+
+static void topk_case(const struct op_matmul *matmul, struct kern_view allow, int32_t k)
+{
+    const int32_t n_out = matmul->w.n_out, n_rows = matmul->n_rows, n_blocks = (n_out + KERN_ARGMAX_COLUMNS - 1) / KERN_ARGMAX_COLUMNS;
+    const float *y = kern_ptr(matmul->y);
+    struct kern_op op = {.code = KERN_TOPK}, merge = {.code = KERN_TOPK_MERGE};
+    op.p.topk = (struct op_topk){*matmul, allow, h_out((size_t)(2 * n_blocks * n_rows * k)), k};
+    op.p.topk.matmul.y = (struct kern_view){0};
+    merge.p.topk_merge = (struct op_topk_merge){op.p.topk.blocks, h_out((size_t)(2 * n_rows * k)), n_blocks, n_rows, k};
+    h_compare(&op, &h_no_batch, false);
+    h_compare(&merge, &h_no_batch, false);
+    for (int32_t r = 0; r < n_rows; r++) {
+        struct kern_best last = {INFINITY, -1};
+        for (int32_t i = 0; i < k; i++) {
+            const struct kern_best got = ((const struct kern_best *)kern_ptr(merge.p.topk_merge.best))[r * k + i];
+            last = next_best(y + r * n_out, allow.buf ? kern_ptr(allow) : NULL, n_out, last);
+            CHECK(got.column == last.column && got.value == last.value, "%d columns, row %d, best %d of %d: column %d, wanted %d", n_out, r,
+                  i, k, got.column, last.column);
+        }
+    }
+}
+
 static void argmax_case(uint32_t type, int32_t n_out, int32_t n_rows, enum trick trick, enum mask mask)
 {
     make_rows(n_out, trick);
@@ -100,6 +133,8 @@ static void argmax_case(uint32_t type, int32_t n_out, int32_t n_rows, enum trick
         CHECK(got.column == want.column && (got.value == want.value || (isnan(got.value) && isnan(want.value))),
               "type %u, %d columns, trick %d, mask %d: column %d, wanted %d", type, n_out, trick, mask, got.column, want.column);
     }
+    static const int32_t ks[] = {1, 2, 8, 16, 33, KERN_TOPK_MAX};
+    topk_case(&matmul, op.p.argmax.allow, ks[h_below(6)]);
     h_free_all();
 }
 

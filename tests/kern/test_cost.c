@@ -31,6 +31,7 @@ static void test_matrices(void)
     costs((struct kern_op){.code = KERN_MATMUL, .p.matmul = {.w = w, .n_rows = 1}}, 100 * 2 * 144, 0, 0, 51200);
     costs((struct kern_op){.code = KERN_MATMUL, .p.matmul = {.w = w, .n_rows = 7}}, 100 * 2 * 144, 0, 0, 7 * 51200);
     costs((struct kern_op){.code = KERN_ARGMAX, .p.argmax.matmul = {.w = w, .n_rows = 2}}, 100 * 2 * 144, 0, 0, 2 * 51200);
+    costs((struct kern_op){.code = KERN_TOPK, .p.topk = {.matmul = {.w = w, .n_rows = 2}, .k = 5}}, 100 * 2 * 144, 0, 0, 2 * 51200);
     e.n_expert = 8;
     /* one row: the experts that it uses; more rows: all of them at most; a down projection has a row per pair */
     costs((struct kern_op){.code = KERN_MOE_MATMUL, .p.moe_matmul = {.w = e, .n_rows = 1, .n_used = 3}}, 3 * 28800, 0, 0, 3 * 51200);
@@ -65,6 +66,14 @@ static void test_attention(void)
     op.p.attn_pages.page_begin = 2;
     c = kern_op_cost(&op, &far_batch);
     CHECK(c.kv_bytes == row && c.macs == 6 * 64 * 2, "the last of three pages");
+    /* rows that see five positions at most: those from 506 on are read */
+    a.window = 5;
+    struct kern_op block = {.code = KERN_ATTN, .p.attn = a};
+    c = kern_op_cost(&block, &far_batch);
+    CHECK(c.kv_bytes == 7 * row && c.macs == (5 + 5 + 5) * 6 * 64 * 2, "a window");
+    block.p.attn.bidirectional = true;
+    c = kern_op_cost(&block, &far_batch);
+    CHECK(c.kv_bytes == 7 * row && c.macs == (7 + 6 + 5) * 6 * 64 * 2, "a window on what is before a block");
 }
 
 static void test_recurrence(void)
@@ -76,10 +85,21 @@ static void test_recurrence(void)
     costs((struct kern_op){.code = KERN_GDN_GATES, .p.gdn_gates = {.n_v = 4}}, 2 * 4 * 4, 0, 0, 0);
     costs((struct kern_op){.code = KERN_GDN_OUT, .p.gdn_out = {.n_v = 4, .d = 32}}, 32 * 4, 0, 0, 0);
     costs((struct kern_op){.code = KERN_GDN_QK, .p.gdn_qk = {.n_key_head = 2, .d = 32}}, 0, 0, 0, 0);
+    costs((struct kern_op){.code = KERN_GDN_COMMIT, .p.gdn_commit = {.n_key_head = 2, .n_v = 4, .d = 32}}, 0, 2 * 2 * 4 * 32 * 32 * 4, 0,
+          4 * 4 * 32 * 32);
+    costs((struct kern_op){.code = KERN_GDN_CONV_COMMIT, .p.gdn_conv_commit = {.n_channel = 96, .kernel = 4}}, 0, 2 * 2 * 3 * 96 * 4, 0, 0);
+    /* held rows read their state and do not write it */
+    struct kern_buf tape = {0};
+    seqs[0].tape = &tape;
+    costs((struct kern_op){.code = KERN_GDN_CONV, .p.gdn_conv = {.n_channel = 96, .kernel = 4}}, 96 * 4 * 4, 3 * 3 * 96 * 4, 0, 4 * 96 * 4);
+    costs((struct kern_op){.code = KERN_GDN_STEP, .p.gdn_step = {.n_key_head = 2, .n_v = 4, .d = 32}}, 0, 3 * 4 * 32 * 32 * 4, 0,
+          4 * 3 * 4 * 32 * 32);
+    seqs[0].tape = NULL;
 }
 
 static void test_others(void)
 {
+    costs((struct kern_op){.code = KERN_BLOCK_CONV, .p.block_conv = {.n = 48, .group = 16, .kernel = 2}}, 2 * 48 * 4, 0, 0, 4 * 48 * 2);
     costs((struct kern_op){.code = KERN_RMS_NORM, .p.rms_norm = {.n = 48, .n_rows = 4}}, 192, 0, 0, 0);
     for (int code = 0; code < KERN_OP_COUNT; code++)
         if (!tested[code])

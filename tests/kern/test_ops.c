@@ -236,7 +236,8 @@ static void test_attn_q(void **unused)
     for (int i = 0; i < N_HEAD_DIMS; i++)
         for (int style = 0; style < H_N_STYLES; style++) {
             const int32_t hd = head_dims[i], heads = 1 + h_below(6), rows = 1 + h_below(3);
-            const int32_t us = heads * 2 * hd + h_below(4), qs = heads * hd + h_below(4);
+            const bool ungated = h_below(2);
+            const int32_t us = heads * (ungated ? 1 : 2) * hd + h_below(4), qs = heads * hd + h_below(4);
             int32_t n_rot;
             do
                 n_rot = rots[h_below(5)];
@@ -245,7 +246,7 @@ static void test_attn_q(void **unused)
             h_batch_add(&h, rows, 5);
             struct kern_op op = {.code = KERN_ATTN_Q};
             op.p.attn_q = (struct op_attn_q){h_floats((size_t)(rows * us), (enum h_style)style), h_floats((size_t)hd, H_NORMAL),
-                                             rope_table(rows, n_rot), h_out((size_t)(rows * qs)), us, qs, heads, hd, n_rot, 1e-6f};
+                                             rope_table(rows, n_rot), h_out((size_t)(rows * qs)), us, qs, heads, hd, n_rot, 1e-6f, ungated};
             h_compare(&op, &h.b, style == H_SPECIAL || style == H_LARGE);
             if (style == H_NORMAL)
                 against_reference(&op, &h.b, op.p.attn_q.q, 3e-6, 2e-6);
@@ -381,10 +382,31 @@ static void attn_in_steps(const struct op_attn *attn, const struct kern_batch *b
     free(want_reference);
 }
 
+struct attn_variant {
+    int32_t window;
+    bool bidirectional, ungated;
+};
+static const struct attn_variant trunk; /* as a model's layers are */
+
+/* What no row of a sequence sees: rows before the first position in sight become NaN, pages before it are gone. */
+static void hide(struct h_batch *h, const struct kern_seq *seq, const struct op_attn *op, const struct h_kv *kv)
+{
+    const int s = (int)(seq - h->seqs);
+    const int32_t first = kern_attn_span(op, seq, seq->pos_begin).first;
+    for (int32_t pos = 0; pos < first; pos++)
+        for (int32_t head = 0; head < 2 * kv->n_head_kv; head++) {
+            const size_t base = head < kv->n_head_kv ? kv->k_offset : kv->v_offset;
+            const size_t row = (size_t)(head % kv->n_head_kv) * KV_PAGE_ROWS + (size_t)(pos % KV_PAGE_ROWS);
+            memset((char *)h->pages[s][pos / KV_PAGE_ROWS]->host + base + row * kv->row_bytes, 0xFF, kv->row_bytes);
+        }
+    for (int32_t page = 0; page < first / KV_PAGE_ROWS; page++)
+        h->pages[s][page] = NULL;
+}
+
 /* The last rows of sequences of different lengths in one batch, one or more of each. Every page behind the last position is missing,
    every row behind it NaN. */
 static void attn_case(uint32_t type, int32_t hd, int32_t heads_kv, int32_t per_kv, enum h_style style, enum h_style q_style,
-                      const int32_t *lengths, int n_lengths)
+                      const int32_t *lengths, int n_lengths, struct attn_variant variant)
 {
     static struct h_batch h;
     const int32_t heads = heads_kv * per_kv, us = heads * 2 * hd + h_below(4), qs = heads * hd + h_below(4);
@@ -398,7 +420,11 @@ static void attn_case(uint32_t type, int32_t hd, int32_t heads_kv, int32_t per_k
     struct kern_op op = {.code = KERN_ATTN};
     op.p.attn = (struct op_attn){h_floats((size_t)(rows * qs), q_style), h_floats((size_t)(rows * us), q_style),
                                  h_out((size_t)(rows * qs)), qs, us, qs, heads, heads_kv, hd, 1.0f / sqrtf((float)hd), type,
-                                 kv.k_offset, kv.v_offset};
+                                 kv.k_offset, kv.v_offset, variant.window, variant.bidirectional};
+    if (variant.ungated)
+        op.p.attn.u = (struct kern_view){0};
+    for (int i = 0; i < n_lengths; i++)
+        hide(&h, &h.seqs[i], &op.p.attn, &kv);
     const bool tame = style == H_NORMAL && q_style == H_NORMAL;
     h_compare(&op, &h.b, !tame && style != H_ZERO);
     attn_in_steps(&op.p.attn, &h.b, !tame && style != H_ZERO);
@@ -413,19 +439,101 @@ static void test_attn(void **unused)
     static const int32_t borders[] = {255, 256, 257, 512, 700}, few[] = {1, 2, 3, 15, 16, 17, 40};
     static const int32_t per_kv[] = {1, 2, 3, 4, 6, 8};
     for (int t = 0; t < H_N_KV_TYPES; t++) {
-        attn_case(h_kv_types[t], 64, 2, 4, H_NORMAL, H_NORMAL, borders, 5);
-        attn_case(h_kv_types[t], 32, 1, 7, H_NORMAL, H_NORMAL, borders, 5);
-        attn_case(h_kv_types[t], 32, 1, 1, H_SPECIAL, H_NORMAL, borders, 3);
-        attn_case(h_kv_types[t], 32, 1, 2, H_NORMAL, H_SPECIAL, borders, 3);
-        attn_case(h_kv_types[t], 256, 1, 4, H_NORMAL, H_NORMAL, borders + 1, 2);
-        attn_case(h_kv_types[t], 32, 1, 70, H_NORMAL, H_NORMAL, borders + 1, 2); /* more heads than are taken together */
-        attn_case(h_kv_types[t], 288, 2, 2, H_NORMAL, H_NORMAL, borders + 1, 2); /* wider than any model's */
+        attn_case(h_kv_types[t], 64, 2, 4, H_NORMAL, H_NORMAL, borders, 5, trunk);
+        attn_case(h_kv_types[t], 32, 1, 7, H_NORMAL, H_NORMAL, borders, 5, trunk);
+        attn_case(h_kv_types[t], 32, 1, 1, H_SPECIAL, H_NORMAL, borders, 3, trunk);
+        attn_case(h_kv_types[t], 32, 1, 2, H_NORMAL, H_SPECIAL, borders, 3, trunk);
+        attn_case(h_kv_types[t], 256, 1, 4, H_NORMAL, H_NORMAL, borders + 1, 2, trunk);
+        attn_case(h_kv_types[t], 32, 1, 70, H_NORMAL, H_NORMAL, borders + 1, 2, trunk); /* more heads than are taken together */
+        attn_case(h_kv_types[t], 288, 2, 2, H_NORMAL, H_NORMAL, borders + 1, 2, trunk); /* wider than any model's */
         for (int i = 0; i < N_HEAD_DIMS; i++)
             for (int style = 0; style < H_N_STYLES; style++)
                 if (kv_fits(h_kv_types[t], head_dims[i]))
                     attn_case(h_kv_types[t], head_dims[i], 1 + h_below(2), per_kv[h_below(6)], (enum h_style)style,
-                              style == H_SPECIAL ? H_NORMAL : (enum h_style)style, few, 7);
+                              style == H_SPECIAL ? H_NORMAL : (enum h_style)style, few, 7, trunk);
     }
+}
+
+/* Windows, rows that see what is behind them in the batch, no gates: what the layers of drafters do. */
+static void test_attn_variants(void **unused)
+{
+    (void)unused;
+    static const int32_t borders[] = {255, 256, 257, 512, 530, 700}, windows[] = {0, 1, 2, 8, 15, 16, 17, 33, 255, 256, 257, 600, 5000};
+    for (int t = 0; t < H_N_KV_TYPES; t++)
+        for (int w = 0; w < 13; w++) {
+            const struct attn_variant v = {windows[w], h_below(2), h_below(2)};
+            attn_case(h_kv_types[t], 32, 1 + h_below(2), 1 + h_below(5), H_NORMAL, H_NORMAL, borders, 6, v);
+            attn_case(h_kv_types[t], 64, 1, 4, w % 3 ? H_NORMAL : H_SPECIAL, H_NORMAL, borders, 6, v);
+        }
+    attn_case(QTYPE_F16, 32, 1, 70, H_NORMAL, H_NORMAL, borders, 5, (struct attn_variant){40, true, true});
+    attn_case(QTYPE_F16, 288, 2, 2, H_NORMAL, H_NORMAL, borders, 5, (struct attn_variant){40, true, true});
+}
+
+/* The mask rules, position by position. */
+static void test_attn_span(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int32_t window;
+        bool bidirectional;
+        int32_t begin, rows, pos, first, last;
+    } cases[] = {
+        {0, false, 100, 8, 100, 0, 100},  {0, false, 100, 8, 107, 0, 107},  {0, true, 100, 8, 100, 0, 107},  {0, true, 100, 8, 107, 0, 107},
+        {8, false, 100, 8, 100, 93, 100}, {8, false, 100, 8, 107, 100, 107}, {8, true, 100, 8, 100, 93, 107}, {8, true, 100, 8, 107, 100, 107},
+        {3, true, 100, 8, 107, 100, 107}, {3, false, 100, 8, 106, 100, 106}, {3, false, 100, 8, 101, 99, 101},
+        {200, true, 100, 8, 103, 0, 107}, {101, false, 100, 1, 100, 0, 100}, {100, false, 100, 1, 100, 1, 100}, {5, true, 0, 4, 2, 0, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct op_attn op = {.window = cases[i].window, .bidirectional = cases[i].bidirectional};
+        const struct kern_seq seq = {.pos_begin = cases[i].begin, .n_rows = cases[i].rows};
+        const struct kern_span got = kern_attn_span(&op, &seq, cases[i].pos);
+        CHECK(got.first == cases[i].first && got.last == cases[i].last, "case %zu: %d to %d, wanted %d to %d", i, got.first, got.last,
+              cases[i].first, cases[i].last);
+    }
+}
+
+/* ---- BLOCK_CONV ---- */
+
+static void test_block_conv(void **unused)
+{
+    (void)unused;
+    static struct h_batch h;
+    static const struct { int32_t n, group, kernel; } shapes[] = {{1, 1, 1}, {4, 2, 2}, {48, 16, 2}, {256, 16, 2}, {300, 20, 3}, {272, 17, 4},
+                                                                  {640, 320, 2}};
+    for (int i = 0; i < 7; i++)
+        for (int style = 0; style < H_N_STYLES; style++) {
+            const int32_t n = shapes[i].n, k = shapes[i].kernel, groups = n / shapes[i].group;
+            const int32_t xs = n + h_below(4), ys = n + h_below(4), ds = 2 * k * groups + h_below(3);
+            h_batch_start(&h);
+            h_batch_add(&h, 1 + h_below(8), 40);
+            h_batch_add(&h, 1, 0);
+            h_batch_add(&h, 1 + h_below(3), 7);
+            const size_t rows = (size_t)h.b.n_rows;
+            struct kern_op op = {.code = KERN_BLOCK_CONV};
+            op.p.block_conv = (struct op_block_conv){h_floats(rows * (size_t)xs, (enum h_style)style), h_floats((size_t)(k * n), H_NORMAL),
+                                                     h_floats(rows * (size_t)ds, H_NORMAL), h_floats(rows * (size_t)ys, H_NORMAL), xs, ds,
+                                                     ys, n, shapes[i].group, k, h_below(2)};
+            h_compare(&op, &h.b, style == H_SPECIAL || style == H_LARGE);
+            if (style == H_NORMAL)
+                against_reference(&op, &h.b, op.p.block_conv.y, 4e-6, 2e-6);
+            h_free_all();
+        }
+}
+
+/* The worked example of the drafter's definition. */
+static void test_block_conv_example(void **unused)
+{
+    (void)unused;
+    static struct h_batch h;
+    static float x[] = {1, 2, 3, 4, 5, 6, 7, 8}, base[] = {1, 1, 1, 1, 0, 0, 0, 0}, dyn[] = {0, 0, 0, 0, 0.1f, 0.2f, 1, -1}, y[8];
+    static const float want[] = {1, 2, 3, 4, 6.5f, 8.6f, 5.4f, 5.6f};
+    struct kern_buf bx = {x, sizeof x}, bb = {base, sizeof base}, bd = {dyn, sizeof dyn}, by = {y, sizeof y};
+    h_batch_start(&h);
+    h_batch_add(&h, 2, 11);
+    const struct op_block_conv op = {{&bx, 0}, {&bb, 0}, {&bd, 0}, {&by, 0}, 4, 4, 4, 4, 2, 2, false};
+    kern_block_conv_scalar(&op, &h.b, 0, 2);
+    for (int i = 0; i < 8; i++)
+        CHECK(fabsf(y[i] - want[i]) < 1e-5f, "value %d: %g, wanted %g", i, (double)y[i], (double)want[i]);
 }
 
 /* ---- Gated DeltaNet ---- */
@@ -447,7 +555,7 @@ static void test_gdn_conv(void **unused)
             struct kern_op op = {.code = KERN_GDN_CONV};
             op.p.gdn_conv = (struct op_gdn_conv){h_floats((size_t)(rows * xs), (enum h_style)style),
                                                  h_floats((size_t)(n * kernel), H_NORMAL), h_out((size_t)(rows * os)), xs, os, n,
-                                                 kernel, 12};
+                                                 kernel, 12, 0, 0};
             h_compare(&op, &h.b, style == H_SPECIAL || style == H_LARGE);
             if (style == H_NORMAL) {
                 against_reference(&op, &h.b, op.p.gdn_conv.out, 2e-5, 1e-6);
@@ -529,7 +637,7 @@ static void gdn_step_case(int32_t d, enum h_style style)
     struct kern_op op = {.code = KERN_GDN_STEP};
     op.p.gdn_step = (struct op_gdn_step){h_floats((size_t)(rows * stride), style), h_floats((size_t)(rows * n_v), H_NORMAL),
                                          h_floats((size_t)(rows * n_v), H_NORMAL), h_out((size_t)(rows * out_stride)), stride,
-                                         out_stride, n_key, n_v, d, 20};
+                                         out_stride, n_key, n_v, d, 20, 0, 0};
     for (int32_t r = 0; r < rows; r++) { /* gates in 0 .. 1, and unit q and k as GDN_QK makes them */
         for (int32_t j = 0; j < n_v; j++) {
             ((float *)kern_ptr(op.p.gdn_step.decay))[r * n_v + j] = h_uniform(0.5f, 1.0f);
@@ -679,6 +787,10 @@ int main(void)
         cmocka_unit_test(test_attn_kv),
         cmocka_unit_test(test_q8_0_ties),
         cmocka_unit_test(test_attn),
+        cmocka_unit_test(test_attn_variants),
+        cmocka_unit_test(test_attn_span),
+        cmocka_unit_test(test_block_conv),
+        cmocka_unit_test(test_block_conv_example),
         cmocka_unit_test(test_gdn_conv),
         cmocka_unit_test(test_gdn_qk),
         cmocka_unit_test(test_gdn_gates),

@@ -64,10 +64,10 @@ static void gdn_batch(const struct kern_table *t, const int32_t *done, const int
         }
     }
     struct kern_op conv = {.code = KERN_GDN_CONV}, qk = {.code = KERN_GDN_QK}, step = {.code = KERN_GDN_STEP};
-    conv.p.gdn_conv = (struct op_gdn_conv){{&bx, 0}, {&bw, 0}, {&bqkv, 0}, CHANNELS, CHANNELS, CHANNELS, KERNEL, 0};
+    conv.p.gdn_conv = (struct op_gdn_conv){{&bx, 0}, {&bw, 0}, {&bqkv, 0}, CHANNELS, CHANNELS, CHANNELS, KERNEL, 0, 0, 0};
     qk.p.gdn_qk = (struct op_gdn_qk){{&bqkv, 0}, CHANNELS, N_KEY, D, 1e-6f, 0.176776695f};
     step.p.gdn_step = (struct op_gdn_step){{&bqkv, 0}, {&bdecay, 0}, {&bbeta, 0}, {&bout, 0}, CHANNELS, N_V * D, N_KEY, N_V, D,
-                                           CONV_FLOATS * sizeof(float)};
+                                           CONV_FLOATS * sizeof(float), 0, 0};
     h_run_pieces(t, &conv, &h.b);
     h_run_pieces(t, &qk, &h.b);
     h_run_pieces(t, &step, &h.b);
@@ -159,7 +159,7 @@ static void attn_batch(const struct kern_table *t, const struct h_kv *kv, struct
     store.p.attn_kv = (struct op_attn_kv){{&bk, 0}, {&bv, 0}, {&bnorm, 0}, {&brope, 0}, HEAD_DIM, HEAD_DIM, 1, HEAD_DIM, N_ROT,
                                           1e-6f, kv->type, kv->k_offset, kv->v_offset};
     attn.p.attn = (struct op_attn){{&bq, 0}, {&bu, 0}, {&bout, 0}, Q_FLOATS, 2 * Q_FLOATS, Q_FLOATS, HEADS, 1, HEAD_DIM,
-                                   0.176776695f, kv->type, kv->k_offset, kv->v_offset};
+                                   0.176776695f, kv->type, kv->k_offset, kv->v_offset, 0, false};
     h_run_pieces(t, &store, &h.b);
     h_run_pieces(t, &attn, &h.b);
     for (int s = 0; s < N_SEQS; s++)

@@ -38,7 +38,7 @@ void V16_OP(attn_q)(const struct op_attn_q *op, const struct kern_batch *batch, 
     const float *norm = kern_ptr(op->norm);
     for (int64_t u = begin; u < end; u++) {
         const int64_t r = u / op->n_head, h = u % op->n_head;
-        const float *x = (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd;
+        const float *x = (const float *)kern_ptr(op->u) + r * op->u_stride + h * (op->ungated ? hd : 2 * hd);
         const float *table = (const float *)kern_ptr(op->rope) + r * op->n_rot;
         float *q = (float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
         const v16 inv = v16_set1(v16_rms_inv(x, hd, op->eps));
@@ -291,17 +291,20 @@ static const struct block_fns *block_functions(uint32_t type, int32_t left, int 
     return type == QTYPE_F32 ? f32[size] : type == QTYPE_F16 ? f16[size] : type == QTYPE_BF16 ? bf16[size] : q8_0[size];
 }
 
-/* Scores p[0 .. n-1] -> weights, in place; m and l as in the contract. The lanes behind n take part as -infinity, which
-   changes neither the maximum nor, as +0, the sum. */
-V16_INLINE void page_softmax(float p[KV_PAGE_ROWS], int32_t n, float *m, float *l)
+/* Scores p[from .. to - 1] -> weights, in place; m and l as in the contract. The lanes before and behind them take part as -infinity,
+   which changes neither the maximum nor, as +0, the sum. */
+V16_INLINE void page_softmax(float p[KV_PAGE_ROWS], struct kern_places at, float *m, float *l)
 {
     v16 top = v16_set1(-INFINITY), sum = v16_set1(0.0f);
-    for (int32_t t = n; t % 16 != 0; t++)
+    const int32_t first = at.from / 16 * 16;
+    for (int32_t t = first; t < at.from; t++)
         p[t] = -INFINITY;
-    for (int32_t t = 0; t < n; t += 16)
+    for (int32_t t = at.to; t % 16 != 0; t++)
+        p[t] = -INFINITY;
+    for (int32_t t = first; t < at.to; t += 16)
         top = v16_max(top, v16_load(p + t));
     *m = v16_reduce_max(top);
-    for (int32_t t = 0; t < n; t += 16) {
+    for (int32_t t = first; t < at.to; t += 16) {
         const v16 e = v16_exp(v16_sub(v16_load(p + t), v16_set1(*m)));
         v16_store(p + t, e);
         sum = v16_add(sum, e);
@@ -312,7 +315,7 @@ V16_INLINE void page_softmax(float p[KV_PAGE_ROWS], int32_t n, float *m, float *
 /* A page for heads of one KV head in rows of one sequence, n_heads * n_rows <= GROUP_QUERIES. */
 struct attn_group {
     const struct op_attn *op;
-    const int32_t *pos; /* of the rows */
+    struct kern_span seen[GROUP_QUERIES]; /* of the rows; neither end ever moves back from one to the next */
     const float *q;     /* first head of the first row; rows are op->q_stride apart */
     int32_t n_rows, n_heads;
     int32_t start;      /* position of the page's first row */
@@ -328,9 +331,22 @@ struct attn_work {
     _Alignas(64) float wide[BLOCK * MAX_HEAD_DIM];
 };
 
-static int32_t page_length(int32_t start, int32_t pos)
+/* The places of the group's page that row i sees, and those that any of its rows sees. */
+static struct kern_places row_places(const struct attn_group *g, int32_t i)
 {
-    return pos + 1 - start < KV_PAGE_ROWS ? pos + 1 - start : KV_PAGE_ROWS;
+    return kern_places(g->seen[i], g->start);
+}
+
+static struct kern_places group_places(const struct attn_group *g)
+{
+    return kern_places((struct kern_span){g->seen[0].first, g->seen[g->n_rows - 1].last}, g->start);
+}
+
+/* Does row i see nothing of it? */
+static bool unseen(const struct attn_group *g, int32_t i)
+{
+    const struct kern_places at = row_places(g, i);
+    return at.from >= at.to;
 }
 
 V16_INLINE void widen_as(uint32_t type, const char *from, size_t row_bytes, int32_t n, int32_t hd, float *out)
@@ -350,19 +366,19 @@ static void widen(uint32_t type, const char *from, size_t row_bytes, int32_t n, 
     }
 }
 
-/* Scores (values false) or values of the positions t .. t + BLOCK - 1 of a page. */
+/* Scores (values false) or values of the places t .. t + BLOCK - 1 of a page. */
 static void attend_block(const struct attn_group *g, struct attn_work *w, int32_t t, bool values)
 {
-    const int32_t hd = g->op->head_dim, longest = page_length(g->start, g->pos[g->n_rows - 1]);
+    const int32_t hd = g->op->head_dim, longest = group_places(g).to;
     const size_t cache_row = qtype_row_bytes(g->op->kv_type, (uint64_t)hd), block_bytes = BLOCK * cache_row;
     const char *block = (values ? g->v : g->k) + (size_t)t * cache_row, *next = block + block_bytes;
-    struct attn_tile tile = {.kv = block, .row_bytes = cache_row, .head_dim = hd, .scale = g->op->scale};
+    struct attn_tile tile = {.row_bytes = cache_row, .head_dim = hd, .scale = g->op->scale};
     uint32_t type = g->op->kv_type;
     const bool more = t + 2 * BLOCK <= longest;
     if (g->n_rows > 1) {
         widen(type, block, cache_row, longest - t < BLOCK ? longest - t : BLOCK, hd, w->wide);
         type = QTYPE_F32;
-        tile.kv = (const char *)w->wide;
+        block = (const char *)w->wide;
         tile.row_bytes = (size_t)hd * sizeof(float);
     } else {
         tile.more = more;
@@ -371,14 +387,16 @@ static void attend_block(const struct attn_group *g, struct attn_work *w, int32_
         if (g->n_rows > 1 && more) /* a row's share of the next block */
             for (size_t at = block_bytes * (size_t)i / (size_t)g->n_rows; at < block_bytes * (size_t)(i + 1) / (size_t)g->n_rows; at += 64)
                 __builtin_prefetch(next + at);
-        const int32_t left = page_length(g->start, g->pos[i]) - t;
-        tile.n = left < BLOCK ? left : BLOCK;
+        const struct kern_places seen = row_places(g, i);
+        const int32_t from = seen.from > t ? seen.from : t, to = seen.to < t + BLOCK ? seen.to : t + BLOCK;
+        tile.kv = block + (size_t)(from - t) * tile.row_bytes;
+        tile.n = to - from;
         for (int32_t h = 0, n_h; h < g->n_heads && tile.n > 0; h += n_h) {
             const struct block_fns *fn = block_functions(type, g->n_heads - h, &n_h);
-            float (*p)[KV_PAGE_ROWS] = (float (*)[KV_PAGE_ROWS])(w->p[i * g->n_heads + h] + t);
+            float (*p)[KV_PAGE_ROWS] = (float (*)[KV_PAGE_ROWS])(w->p[i * g->n_heads + h] + from);
             tile.q = g->q + (int64_t)i * g->op->q_stride + (int64_t)h * hd;
             if (values)
-                fn->values(&tile, p, g->o + i * g->o_row + h * g->o_head, g->o_head, t == 0);
+                fn->values(&tile, p, g->o + i * g->o_row + h * g->o_head, g->o_head, from == seen.from);
             else
                 fn->scores(&tile, p);
         }
@@ -387,13 +405,13 @@ static void attend_block(const struct attn_group *g, struct attn_work *w, int32_
 
 static void attend_page(const struct attn_group *g, struct attn_work *w)
 {
-    const int32_t longest = page_length(g->start, g->pos[g->n_rows - 1]);
-    for (int32_t t = 0; t < longest; t += BLOCK)
+    const struct kern_places all = group_places(g);
+    for (int32_t t = all.from / BLOCK * BLOCK; t < all.to; t += BLOCK)
         attend_block(g, w, t, false);
     for (int32_t i = 0; i < g->n_rows; i++)
-        for (int32_t k = i * g->n_heads; k < (i + 1) * g->n_heads && g->pos[i] >= g->start; k++)
-            page_softmax(w->p[k], page_length(g->start, g->pos[i]), &g->m[k], &g->l[k]);
-    for (int32_t t = 0; t < longest; t += BLOCK)
+        for (int32_t k = i * g->n_heads; k < (i + 1) * g->n_heads && !unseen(g, i); k++)
+            page_softmax(w->p[k], row_places(g, i), &g->m[k], &g->l[k]);
+    for (int32_t t = all.from / BLOCK * BLOCK; t < all.to; t += BLOCK)
         attend_block(g, w, t, true);
 }
 
@@ -408,10 +426,15 @@ V16_INLINE void merge_page(float *M, float *L, float *out, float m, float l, con
         v16_store(out + d, v16_fma(v16_load(out + d), v16_set1(a), v16_mul(v16_load(o + d), v16_set1(b))));
 }
 
-V16_INLINE void finish_head(float L, const float *gate, float *out, int32_t hd)
+/* The end of row r, head h. */
+V16_INLINE void finish_head(const struct op_attn *op, int64_t r, int64_t h, float L, float *out)
 {
-    for (int32_t d = 0; d < hd; d += 16)
-        v16_store(out + d, v16_mul(v16_div(v16_load(out + d), v16_set1(L)), v16_sigmoid(v16_load(gate + d))));
+    const int64_t hd = op->head_dim;
+    const float *gate = op->u.buf ? (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd + hd : NULL;
+    for (int64_t d = 0; d < hd; d += 16) {
+        const v16 o = v16_div(v16_load(out + d), v16_set1(L));
+        v16_store(out + d, gate ? v16_mul(o, v16_sigmoid(v16_load(gate + d))) : o);
+    }
 }
 
 /* How many rows, from unit u on, a group takes: units are rows of one kind, the row fastest, and those of the group below end. */
@@ -428,8 +451,11 @@ static int32_t group_rows(const struct op_attn *op, const struct kern_batch *bat
 static struct attn_group group_at(const struct op_attn *op, const struct kern_batch *batch, int32_t row, int32_t n_rows, int32_t first,
                                   int32_t left)
 {
-    return (struct attn_group){.op = op, .pos = batch->pos + row, .n_rows = n_rows, .n_heads = left < GROUP_QUERIES ? left : GROUP_QUERIES,
-                               .q = (const float *)kern_ptr(op->q) + (int64_t)row * op->q_stride + (int64_t)first * op->head_dim};
+    struct attn_group g = {.op = op, .n_rows = n_rows, .n_heads = left < GROUP_QUERIES ? left : GROUP_QUERIES,
+                           .q = (const float *)kern_ptr(op->q) + (int64_t)row * op->q_stride + (int64_t)first * op->head_dim};
+    for (int32_t i = 0; i < n_rows; i++)
+        g.seen[i] = kern_row_span(op, batch, row + i);
+    return g;
 }
 
 static void set_page(struct attn_group *g, const struct kern_seq *seq, int32_t kv_head, int32_t start)
@@ -440,6 +466,12 @@ static void set_page(struct attn_group *g, const struct kern_seq *seq, int32_t k
     g->v = kern_kv_row(seq, g->op->v_offset, kv_head, start, row_bytes);
 }
 
+/* Do all rows of the group begin in the same page? */
+static bool begin_together(const struct attn_group *g)
+{
+    return g->seen[0].first / KV_PAGE_ROWS == g->seen[g->n_rows - 1].first / KV_PAGE_ROWS;
+}
+
 /* All pages of a group whose first row is `row` and whose first head is `first`. */
 static void attend_group(struct attn_group *g, const struct kern_batch *batch, int32_t kv_head, int32_t row, int32_t first)
 {
@@ -447,25 +479,32 @@ static void attend_group(struct attn_group *g, const struct kern_batch *batch, i
     float m[GROUP_QUERIES], l[GROUP_QUERIES], M[GROUP_QUERIES], L[GROUP_QUERIES];
     _Alignas(64) float o[GROUP_QUERIES][MAX_HEAD_DIM];
     const struct op_attn *op = g->op;
-    const int32_t hd = op->head_dim;
+    const int32_t hd = op->head_dim, first_page = g->seen[0].first / KV_PAGE_ROWS * KV_PAGE_ROWS;
+    const int32_t in_place = begin_together(g) ? first_page : -1; /* the page whose results need no merging */
     float *out = (float *)kern_ptr(op->out) + (int64_t)row * op->out_stride + (int64_t)first * hd;
-    const float *gate = (const float *)kern_ptr(op->u) + (int64_t)row * op->u_stride + (int64_t)first * 2 * hd + hd;
-    for (int32_t start = 0; start <= g->pos[g->n_rows - 1]; start += KV_PAGE_ROWS) {
+    for (int32_t start = first_page; start <= g->seen[g->n_rows - 1].last; start += KV_PAGE_ROWS) {
         set_page(g, &batch->seqs[batch->seq[row]], kv_head, start);
-        g->o = start == 0 ? out : o[0];
-        g->o_row = start == 0 ? op->out_stride : (int64_t)g->n_heads * MAX_HEAD_DIM;
-        g->o_head = start == 0 ? hd : MAX_HEAD_DIM;
-        g->m = start == 0 ? M : m;
-        g->l = start == 0 ? L : l;
+        g->o = start == in_place ? out : o[0];
+        g->o_row = start == in_place ? op->out_stride : (int64_t)g->n_heads * MAX_HEAD_DIM;
+        g->o_head = start == in_place ? hd : MAX_HEAD_DIM;
+        g->m = start == in_place ? M : m;
+        g->l = start == in_place ? L : l;
         attend_page(g, &w);
-        for (int32_t i = 0; i < g->n_rows && start > 0; i++)
-            for (int32_t h = 0, k = i * g->n_heads; h < g->n_heads && g->pos[i] >= start; h++, k++)
-                merge_page(&M[k], &L[k], out + (int64_t)i * op->out_stride + (int64_t)h * hd, m[k], l[k], o[k], hd);
+        for (int32_t i = 0; i < g->n_rows && start != in_place; i++)
+            for (int32_t h = 0, k = i * g->n_heads; h < g->n_heads && !unseen(g, i); h++, k++) {
+                float *at = out + (int64_t)i * op->out_stride + (int64_t)h * hd;
+                if (g->seen[i].first < start) {
+                    merge_page(&M[k], &L[k], at, m[k], l[k], o[k], hd);
+                    continue;
+                }
+                memcpy(at, o[k], (size_t)hd * sizeof *at);
+                M[k] = m[k];
+                L[k] = l[k];
+            }
     }
     for (int32_t i = 0; i < g->n_rows; i++)
         for (int32_t h = 0; h < g->n_heads; h++)
-            finish_head(L[i * g->n_heads + h], gate + (int64_t)i * op->u_stride + (int64_t)h * 2 * hd,
-                        out + (int64_t)i * op->out_stride + (int64_t)h * hd, hd);
+            finish_head(op, row + i, first + h, L[i * g->n_heads + h], out + (int64_t)i * op->out_stride + (int64_t)h * hd);
 }
 
 void V16_OP(attn)(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end)
@@ -493,7 +532,8 @@ static void attend_part(const struct op_attn_pages *op, const struct kern_batch 
     struct attn_work w;
     float m[GROUP_QUERIES], l[GROUP_QUERIES];
     const int32_t hd = op->attn.head_dim, start = (op->page_begin + at) * KV_PAGE_ROWS;
-    if (start > g->pos[g->n_rows - 1])
+    const struct kern_span *seen = g->seen;
+    if (start > seen[g->n_rows - 1].last || start + KV_PAGE_ROWS <= seen[0].first)
         return;
     set_page(g, &batch->seqs[batch->seq[row]], kv_head, start);
     g->o = kern_part(op, batch, at, row, first);
@@ -503,7 +543,7 @@ static void attend_part(const struct op_attn_pages *op, const struct kern_batch 
     g->l = l;
     attend_page(g, &w);
     for (int32_t i = 0; i < g->n_rows; i++)
-        for (int32_t h = 0, k = i * g->n_heads; h < g->n_heads && g->pos[i] >= start; h++, k++) {
+        for (int32_t h = 0, k = i * g->n_heads; h < g->n_heads && !unseen(g, i); h++, k++) {
             g->o[i * g->o_row + h * g->o_head + hd] = isnan(l[k]) ? l[k] : m[k];
             g->o[i * g->o_row + h * g->o_head + hd + 1] = l[k];
         }
@@ -533,12 +573,13 @@ void V16_OP(attn_merge)(const struct op_attn_merge *op, const struct kern_batch 
     const int32_t hd = attn->head_dim;
     for (int64_t u = begin; u < end; u++) {
         const int64_t r = u / attn->n_head, h = u % attn->n_head;
-        const int32_t last = batch->pos[r] / KV_PAGE_ROWS - op->pages.page_begin;
+        const struct kern_span seen = kern_row_span(attn, batch, r);
+        const int32_t first = seen.first / KV_PAGE_ROWS - op->pages.page_begin, last = seen.last / KV_PAGE_ROWS - op->pages.page_begin;
         float *out = (float *)kern_ptr(attn->out) + r * attn->out_stride + h * hd;
         float *running = (float *)kern_ptr(op->running) + 2 * u;
-        for (int32_t page = 0; page < op->pages.n_pages && page <= last; page++) {
+        for (int32_t page = first > 0 ? first : 0; page < op->pages.n_pages && page <= last; page++) {
             const float *part = kern_part(&op->pages, batch, page, r, h);
-            if (op->pages.page_begin + page > 0) {
+            if (page > first) {
                 merge_page(&running[0], &running[1], out, part[hd], part[hd + 1], part, hd);
                 continue;
             }
@@ -546,6 +587,6 @@ void V16_OP(attn_merge)(const struct op_attn_merge *op, const struct kern_batch 
             memcpy(running, part + hd, 2 * sizeof *running);
         }
         if (last >= 0 && last < op->pages.n_pages)
-            finish_head(running[1], (const float *)kern_ptr(attn->u) + r * attn->u_stride + h * 2 * hd + hd, out, hd);
+            finish_head(attn, r, h, running[1], out);
     }
 }

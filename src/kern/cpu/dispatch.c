@@ -20,16 +20,22 @@
     { \
         kern_argmax_with(kern_matmul_##mm, op, batch, begin, end); \
     } \
+    static void topk_##tier(const struct op_topk *op, const struct kern_batch *batch, int64_t begin, int64_t end) \
+    { \
+        kern_topk_with(kern_matmul_##mm, op, batch, begin, end); \
+    } \
     static const struct kern_table table_##tier = { \
         .name = #tier, .read_memory = kern_read_memory_##isa, \
         .embed = kern_embed_scalar, .get_rows = kern_get_rows_scalar, .rms_norm = kern_rms_norm_##isa, \
         .quant_act = kern_quant_act_scalar, .matmul = kern_matmul_##mm, .moe_matmul = kern_moe_matmul_##mm, \
         .argmax = argmax_##tier, .argmax_merge = kern_argmax_merge_scalar, \
+        .topk = topk_##tier, .topk_merge = kern_topk_merge_scalar, .block_conv = kern_block_conv_scalar, \
         .router = kern_router_##isa, .moe_group = kern_moe_group_scalar, .moe_combine = kern_moe_combine_##isa, \
         .swiglu = kern_swiglu_##isa, .rope_table = kern_rope_table_scalar, .attn_q = kern_attn_q_##isa, \
         .attn_kv = kern_attn_kv_##isa, .attn = kern_attn_##isa, .attn_pages = kern_attn_pages_##isa, \
         .attn_merge = kern_attn_merge_##isa, .gdn_conv = kern_gdn_conv_##isa, .gdn_qk = kern_gdn_qk_##isa, \
         .gdn_gates = kern_gdn_gates_scalar, .gdn_step = kern_gdn_step_##isa, .gdn_out = kern_gdn_out_##isa, \
+        .gdn_commit = kern_gdn_commit_##isa, .gdn_conv_commit = kern_gdn_conv_commit_scalar, \
     };
 
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/* GDN_CONV, GDN_QK, GDN_STEP and GDN_OUT on v16. Included once by gdn_<isa>.c, which has defined v16 and
+/* GDN_CONV, GDN_QK, GDN_STEP, GDN_OUT and GDN_COMMIT on v16. Included once by gdn_<isa>.c, which has defined v16 and
  * V16_OP(op) = kern_<op>_<isa>. Contracts: kern/kern.h; the same steps in plain C: kern/ref/scalar_gdn.c.
  *
  * Shapes that no published model has (a convolution kernel other than 4, channels or heads that are no multiple of 16) go
@@ -10,8 +10,8 @@
 #include "kern/ref/scalar.h"
 
 /* Sixteen channels of one sequence. x and out point at the first of them in the sequence's first row, state in its oldest
-   row, w at its first tap. */
-V16_INLINE void conv16(const struct op_gdn_conv *op, int32_t n_rows, const float *x, const float *w, float *state, float *out)
+   row, w at its first tap; tape, when the rows are held, in the record of the first row. */
+V16_INLINE void conv16(const struct op_gdn_conv *op, int32_t n_rows, const float *x, const float *w, float *state, float *out, char *tape)
 {
     v16 tap[4];
     v16_load_transpose4(w, tap);
@@ -23,10 +23,14 @@ V16_INLINE void conv16(const struct op_gdn_conv *op, int32_t n_rows, const float
         acc = v16_fma(tap[2], x1, acc);
         acc = v16_fma(tap[3], x0, acc);
         v16_store(out + (int64_t)t * op->out_stride, v16_silu(acc));
+        if (tape)
+            v16_store((float *)(void *)(tape + (size_t)t * op->tape_stride), x0);
         x3 = x2;
         x2 = x1;
         x1 = x0;
     }
+    if (tape)
+        return;
     v16_store(state, x3);
     v16_store(state + op->n_channel, x2);
     v16_store(state + 2 * (int64_t)op->n_channel, x1);
@@ -47,8 +51,9 @@ void V16_OP(gdn_conv)(const struct op_gdn_conv *op, const struct kern_batch *bat
         const float *x = (const float *)kern_ptr(op->x) + (int64_t)seq->row_begin * op->x_stride;
         float *out = (float *)kern_ptr(op->out) + (int64_t)seq->row_begin * op->out_stride;
         float *state = (float *)(void *)kern_state(seq, op->state_offset);
+        char *tape = seq->tape ? (char *)seq->tape->host + op->tape_offset : NULL;
         for (int64_t c = first; c < last; c += 16)
-            conv16(op, seq->n_rows, x + c, w + c * 4, state + c, out + c);
+            conv16(op, seq->n_rows, x + c, w + c * 4, state + c, out + c, tape ? tape + (size_t)c * sizeof(float) : NULL);
     }
 }
 
@@ -73,12 +78,13 @@ void V16_OP(gdn_qk)(const struct op_gdn_qk *op, const struct kern_batch *batch, 
 }
 
 /* The columns of S in work: 32 at most, in a block of its own while rows are walked, because in place their rows are d
-   floats apart and would share few cache sets. Wider heads (no model has them) work in place. */
+   floats apart and would share few cache sets. Wider heads (no model has them, and their rows cannot be held) work in place. */
 #define STEP_COLUMNS 32
-#define STEP_KEYS 256
+#define STEP_KEYS KERN_HELD_KEYS
 
 /* Columns first .. of nv v16 of one head through the rows of a sequence. The block B always holds S times the decay of the
-   row that comes next, so that one walk over it finishes a row (u, o) and does the first half (e) of the following one. */
+   row that comes next, so that one walk over it finishes a row (u, o) and does the first half (e) of the following one. The last walk
+   writes S back, unless the rows are held. */
 V16_INLINE void step_block(const struct op_gdn_step *op, const struct kern_seq *seq, int32_t head, int32_t first, const int nv)
 {
     _Alignas(64) float local[STEP_KEYS * STEP_COLUMNS];
@@ -91,6 +97,8 @@ V16_INLINE void step_block(const struct op_gdn_step *op, const struct kern_seq *
     const float *decay = (const float *)kern_ptr(op->decay) + head, *beta = (const float *)kern_ptr(op->beta) + head;
     const int64_t q_at = (int64_t)key_head * d, k_at = (int64_t)(op->n_key_head + key_head) * d;
     const int64_t v_at = (int64_t)(2 * op->n_key_head + head) * d + first;
+    float *last = seq->tape ? B : S;
+    const int64_t last_stride = seq->tape ? b_stride : d;
     if (row0 == row_end)
         return;
 
@@ -113,6 +121,8 @@ V16_INLINE void step_block(const struct op_gdn_step *op, const struct kern_seq *
         for (int c = 0; c < nv; c++) {
             u[c] = v16_mul(v16_sub(v16_load(qkv + v_at + 16 * c), e[c]), rate);
             o[c] = next_e[c] = v16_set1(0.0f);
+            if (seq->tape)
+                v16_store(kern_tape_u(op, seq, r - row0, head) + first + 16 * c, u[c]);
         }
         if (r + 1 < row_end) {
             const float *next = qkv + op->qkv_stride;
@@ -135,7 +145,7 @@ V16_INLINE void step_block(const struct op_gdn_step *op, const struct kern_seq *
                 for (int c = 0; c < nv; c++) {
                     const v16 s = v16_fma(k, u[c], v16_load(B + i * b_stride + 16 * c));
                     o[c] = v16_fma(s, q, o[c]);
-                    v16_store(S + (int64_t)i * d + 16 * c, s);
+                    v16_store(last + i * last_stride + 16 * c, s);
                 }
             }
         }
@@ -158,10 +168,65 @@ void V16_OP(gdn_step)(const struct op_gdn_step *op, const struct kern_batch *bat
         const struct kern_seq *seq = &batch->seqs[unit / (blocks * op->n_v)];
         const int32_t head = (int32_t)(unit / blocks % op->n_v);
         const int32_t first = (int32_t)(unit % blocks) * 32;
+        kern_tape_keys(op, seq, head, first);
         if (first + 32 <= op->d)
             step_block(op, seq, head, first, 2);
         else
             step_block(op, seq, head, first, 1);
+    }
+}
+
+/* Two key rows of S (the second d floats behind the first), nv v16 of columns, through the held rows. k, u and decay point at their first
+   values in the first record, `stride` floats before those of the next. */
+V16_INLINE void commit_pair(float *S, int32_t d, const int nv, int32_t n_rows, const float *k, const float *u, const float *decay,
+                            size_t stride)
+{
+    v16 s0[V16_TILE_COLUMNS], s1[V16_TILE_COLUMNS];
+    V16_UNROLL
+    for (int c = 0; c < nv; c++) {
+        s0[c] = v16_load(S + 16 * c);
+        s1[c] = v16_load(S + d + 16 * c);
+    }
+    for (int32_t t = 0; t < n_rows; t++, k += stride, u += stride, decay += stride) {
+        const v16 g = v16_set1(*decay), k0 = v16_set1(k[0]), k1 = v16_set1(k[1]);
+        V16_UNROLL
+        for (int c = 0; c < nv; c++) {
+            const v16 x = v16_load(u + 16 * c);
+            s0[c] = v16_fma(k0, x, v16_mul(s0[c], g));
+            s1[c] = v16_fma(k1, x, v16_mul(s1[c], g));
+        }
+    }
+    V16_UNROLL
+    for (int c = 0; c < nv; c++) {
+        v16_store(S + 16 * c, s0[c]);
+        v16_store(S + d + 16 * c, s1[c]);
+    }
+}
+
+void V16_OP(gdn_commit)(const struct op_gdn_commit *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    const int32_t d = op->d;
+    if (d % 16 != 0) {
+        kern_gdn_commit_scalar(op, batch, begin, end);
+        return;
+    }
+    const int64_t blocks = (d + 31) / 32;
+    const size_t stride = op->tape_stride / sizeof(float);
+    for (int64_t unit = begin; unit < end; unit++) {
+        const struct kern_seq *seq = &batch->seqs[unit / (blocks * op->n_v)];
+        const int32_t head = (int32_t)(unit / blocks % op->n_v), key_head = head % op->n_key_head;
+        const int32_t first = (int32_t)(unit % blocks) * 32, last = first + 32 < d ? first + 32 : d;
+        float *S = (float *)(void *)kern_state(seq, op->state_offset) + (int64_t)head * d * d;
+        const float *record = kern_tape(seq, op->tape_offset, op->tape_stride, 0);
+        const float *k = record + (int64_t)key_head * d, *u = record + (int64_t)(op->n_key_head + head) * d;
+        const float *decay = record + (int64_t)(op->n_key_head + op->n_v) * d + head;
+        for (int64_t i = first; i < last; i += 2) {
+            int32_t c = 0;
+            for (; c + 16 * V16_TILE_COLUMNS <= d; c += 16 * V16_TILE_COLUMNS)
+                commit_pair(S + i * d + c, d, V16_TILE_COLUMNS, seq->n_rows, k + i, u + c, decay, stride);
+            for (; c < d; c += 16)
+                commit_pair(S + i * d + c, d, 1, seq->n_rows, k + i, u + c, decay, stride);
+        }
     }
 }
 

@@ -267,7 +267,10 @@ static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct
     size_t offset = 0;
     ROLLED
     for (int at = 0; at < n_in; at += 256, offset += block_bytes) {
-        struct sink s = {.n_direct = R, .x = x, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}};
+        struct sink s; /* member by member: an initialiser would clear all of it in memory, block after block */
+        s.n_direct = R;
+        s.x = x;
+        s.ahead.next = (uintptr_t)rows.first + ahead + LANES * offset;
         s.x.q += at;
         s.x.bsum += at / 32;
         UNROLL
@@ -356,7 +359,11 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
     MM_DIRECT(name, 8, bytes) \
     static NOINLINE void panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset) \
     { \
-        struct sink s = {.panel = p, .v = v, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}}; \
+        struct sink s; \
+        s.n_direct = 0; \
+        s.panel = p; \
+        s.v = v; \
+        s.ahead.next = (uintptr_t)rows.first + ahead + LANES * offset; \
         unpack_##name(&s, rows, offset); \
     } \
     void MM_NAME(name)(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin, \

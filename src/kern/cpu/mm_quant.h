@@ -341,7 +341,9 @@ static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *un
     size_t offset = 0;
     ROLLED
     for (int at = 0; at < n_in; at += values, offset += block_bytes) {
-        struct sink s = {.n_direct = R, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}};
+        struct sink s; /* member by member: an initialiser would clear all of it in memory, block after block */
+        s.n_direct = R;
+        s.ahead.next = (uintptr_t)rows.first + ahead + LANES * offset;
         UNROLL
         for (int r = 0; r < R; r++) {
             s.q[r] = row[r]->q.q + at;
@@ -426,7 +428,11 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
     static NOINLINE void panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset, \
                                       int n_blocks) \
     { \
-        struct sink s = {.panel = p, .v = v, .ahead = {(uintptr_t)rows.first + ahead + LANES * offset}}; \
+        struct sink s; \
+        s.n_direct = 0; \
+        s.panel = p; \
+        s.v = v; \
+        s.ahead.next = (uintptr_t)rows.first + ahead + LANES * offset; \
         unpack_##name(&s, rows, offset, n_blocks); \
     } \
     void MM_NAME(name)(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin, \

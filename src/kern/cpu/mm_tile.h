@@ -25,6 +25,9 @@ static INLINE void prefetch_next(struct ahead *s, size_t row_bytes)
     for (size_t i = 0; i < LANES * row_bytes; i += 64)
         __builtin_prefetch((const void *)(s->next + i), 0, 2);
     s->next += LANES * row_bytes;
+    /* Unpacking and multiplying stay behind the loads that they follow here: gcc would gather the loads and prefetches of a whole block at
+       its begin, which is more of them than the processor can have under way. */
+    __asm__ volatile("" ::: "memory");
 }
 
 /* Sixteen bytes at `offset` of LANES rows, transposed: lane i of out[c] is the c-th 32-bit word of row i. */

@@ -24,7 +24,7 @@ void kern_attn_q_refd(const struct op_attn_q *op, const struct kern_batch *batch
     const int32_t hd = op->head_dim;
     for (int64_t u = begin; u < end; u++) {
         const int64_t r = u / op->n_head, h = u % op->n_head;
-        const float *x = (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd;
+        const float *x = (const float *)kern_ptr(op->u) + r * op->u_stride + h * (op->ungated ? hd : 2 * hd);
         const float *table = (const float *)kern_ptr(op->rope) + r * op->n_rot;
         float *q = (float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
         const double inv = refd_rms_inv(x, hd, op->eps);
@@ -71,13 +71,13 @@ static double score(const struct op_attn *op, const float *q, const char *k_row)
 
 #define REFD_VALUES 512 /* value columns at a time; wider heads compute their scores again */
 
-/* out[first .. first + n - 1] of one query head, m being the maximum score. */
-static void attend_values(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, int32_t pos, const float *q,
+/* out[first .. first + n - 1] of one query head, m being the maximum score; gate: NULL for none. */
+static void attend_values(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, struct kern_span seen, const float *q,
                           const float *gate, double m, int32_t first, int32_t n, float *out)
 {
     const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)op->head_dim);
     double o[REFD_VALUES] = {0}, l = 0.0;
-    for (int32_t t = 0; t <= pos; t++) {
+    for (int32_t t = seen.first; t <= seen.last; t++) {
         const double p = exp(score(op, q, kern_kv_row(seq, op->k_offset, kv_head, t, row_bytes)) - m);
         const char *v_row = kern_kv_row(seq, op->v_offset, kv_head, t, row_bytes);
         l += p;
@@ -89,7 +89,7 @@ static void attend_values(const struct op_attn *op, const struct kern_seq *seq, 
         }
     }
     for (int32_t d = 0; d < n; d++)
-        out[first + d] = (float)(o[d] / l * refd_sigmoid((double)gate[first + d]));
+        out[first + d] = (float)(gate ? o[d] / l * refd_sigmoid((double)gate[first + d]) : o[d] / l);
 }
 
 void kern_attn_refd(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end)
@@ -98,17 +98,18 @@ void kern_attn_refd(const struct op_attn *op, const struct kern_batch *batch, in
     const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)hd);
     for (int64_t u = begin; u < end; u++) {
         const int64_t r = u % batch->n_rows;
-        const int32_t kv_head = (int32_t)(u / batch->n_rows), pos = batch->pos[r];
+        const int32_t kv_head = (int32_t)(u / batch->n_rows);
+        const struct kern_span seen = kern_row_span(op, batch, r);
         const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
         for (int64_t h = (int64_t)kv_head * per_kv; h < (int64_t)(kv_head + 1) * per_kv; h++) {
             const float *q = (const float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
-            const float *gate = (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd + hd;
+            const float *gate = op->u.buf ? (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd + hd : NULL;
             float *out = (float *)kern_ptr(op->out) + r * op->out_stride + h * hd;
             double m = -INFINITY;
-            for (int32_t t = 0; t <= pos; t++)
+            for (int32_t t = seen.first; t <= seen.last; t++)
                 m = fmax(m, score(op, q, kern_kv_row(seq, op->k_offset, kv_head, t, row_bytes)));
             for (int32_t first = 0; first < hd; first += REFD_VALUES)
-                attend_values(op, seq, kv_head, pos, q, gate, m, first, hd - first < REFD_VALUES ? hd - first : REFD_VALUES, out);
+                attend_values(op, seq, kv_head, seen, q, gate, m, first, hd - first < REFD_VALUES ? hd - first : REFD_VALUES, out);
         }
     }
 }
@@ -125,7 +126,7 @@ void kern_attn_merge_refd(const struct op_attn_merge *op, const struct kern_batc
     const int32_t per_kv = attn->n_head / attn->n_head_kv;
     for (int64_t u = begin; u < end; u++) {
         const int64_t r = u / attn->n_head, h = u % attn->n_head;
-        const int32_t last = batch->pos[r] / KV_PAGE_ROWS - op->pages.page_begin;
+        const int32_t last = kern_row_span(attn, batch, r).last / KV_PAGE_ROWS - op->pages.page_begin;
         if (h % per_kv == 0 && last >= 0 && last < op->pages.n_pages)
             kern_attn_refd(attn, batch, h / per_kv * batch->n_rows + r, h / per_kv * batch->n_rows + r + 1);
     }

@@ -28,7 +28,9 @@ void kern_gdn_conv_refd(const struct op_gdn_conv *op, const struct kern_batch *b
                     acc += (double)w[j] * (double)conv_input(op, x, state, t - (op->kernel - 1) + j);
                 out[(int64_t)t * op->out_stride] = (float)refd_silu(acc);
             }
-            for (int32_t j = 0; j < op->kernel - 1; j++)
+            for (int32_t t = 0; seq->tape && t < seq->n_rows; t++)
+                kern_tape(seq, op->tape_offset, op->tape_stride, t)[c] = x[(int64_t)t * op->x_stride];
+            for (int32_t j = 0; j < op->kernel - 1 && !seq->tape; j++)
                 state[(int64_t)j * op->n_channel] = conv_input(op, x, state, seq->n_rows - (op->kernel - 1) + j);
         }
     }
@@ -48,8 +50,8 @@ void kern_gdn_qk_refd(const struct op_gdn_qk *op, const struct kern_batch *batch
     }
 }
 
-/* One column of one head through the rows of a sequence. S points at the column in key row 0. */
-static void step_column(const struct op_gdn_step *op, const struct kern_seq *seq, int32_t head, int32_t c, float *S)
+/* One column of one head through the rows of a sequence. S points at the column in key row 0, its values are `stride` floats apart. */
+static void step_column(const struct op_gdn_step *op, const struct kern_seq *seq, int32_t head, int32_t c, float *S, int64_t stride)
 {
     const int32_t d = op->d, key_head = head % op->n_key_head;
     for (int64_t r = seq->row_begin; r < (int64_t)seq->row_begin + seq->n_rows; r++) {
@@ -61,13 +63,15 @@ static void step_column(const struct op_gdn_step *op, const struct kern_seq *seq
         const double beta = (double)((const float *)kern_ptr(op->beta))[r * op->n_v + head];
         double e = 0.0, o = 0.0;
         for (int32_t i = 0; i < d; i++)
-            e += (double)S[(int64_t)i * d] * decay * (double)k[i];
-        const double u = (v - e) * beta;
+            e += (double)S[i * stride] * decay * (double)k[i];
+        const float u = (float)((v - e) * beta);
         for (int32_t i = 0; i < d; i++) {
-            const double s = (double)S[(int64_t)i * d] * decay + (double)k[i] * u;
-            S[(int64_t)i * d] = (float)s;
+            const double s = (double)S[i * stride] * decay + (double)k[i] * (double)u;
+            S[i * stride] = (float)s;
             o += s * (double)q[i];
         }
+        if (seq->tape)
+            kern_tape_u(op, seq, r - seq->row_begin, head)[c] = u;
         ((float *)kern_ptr(op->out))[r * op->out_stride + (int64_t)head * d + c] = (float)o;
     }
 }
@@ -81,8 +85,36 @@ void kern_gdn_step_refd(const struct op_gdn_step *op, const struct kern_batch *b
         const int32_t first = (int32_t)(unit % blocks) * 32;
         const int32_t last = first + 32 < op->d ? first + 32 : op->d;
         float *S = (float *)(void *)kern_state(seq, op->state_offset) + (int64_t)head * op->d * op->d;
-        for (int32_t c = first; c < last; c++)
-            step_column(op, seq, head, c, S + c);
+        kern_tape_keys(op, seq, head, first);
+        for (int32_t c = first; c < last; c++) {
+            float copy[KERN_HELD_KEYS];
+            for (int64_t i = 0; seq->tape && i < op->d; i++)
+                copy[i] = S[i * op->d + c];
+            if (seq->tape)
+                step_column(op, seq, head, c, copy, 1);
+            else
+                step_column(op, seq, head, c, S + c, op->d);
+        }
+    }
+}
+
+void kern_gdn_commit_refd(const struct op_gdn_commit *op, const struct kern_batch *batch, int64_t begin, int64_t end)
+{
+    const int32_t d = op->d;
+    const int64_t blocks = (d + 31) / 32;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const struct kern_seq *seq = &batch->seqs[unit / (blocks * op->n_v)];
+        const int32_t head = (int32_t)(unit / blocks % op->n_v), key_head = head % op->n_key_head;
+        const int32_t first = (int32_t)(unit % blocks) * 32, last = first + 32 < d ? first + 32 : d;
+        float *S = (float *)(void *)kern_state(seq, op->state_offset) + (int64_t)head * d * d;
+        for (int32_t t = 0; t < seq->n_rows; t++) {
+            const float *record = kern_tape(seq, op->tape_offset, op->tape_stride, t);
+            const float *k = record + (int64_t)key_head * d, *u = record + (int64_t)(op->n_key_head + head) * d;
+            const double decay = (double)record[(int64_t)(op->n_key_head + op->n_v) * d + head];
+            for (int64_t i = first; i < last; i++)
+                for (int64_t c = 0; c < d; c++)
+                    S[i * d + c] = (float)((double)S[i * d + c] * decay + (double)k[i] * (double)u[c]);
+        }
     }
 }
 

@@ -108,11 +108,54 @@ static inline char *kern_state(const struct kern_seq *seq, size_t offset)
     return (char *)seq->state->host + offset;
 }
 
+/* A layer's record of held row t of a sequence. */
+static inline float *kern_tape(const struct kern_seq *seq, size_t offset, size_t stride, int64_t t)
+{
+    return (float *)(void *)((char *)seq->tape->host + (size_t)t * stride + offset);
+}
+
+/* What GDN_STEP keeps of held rows besides u, by the units of a head's first column: each head its decay, the first of the heads with a
+   key head its k. */
+static inline void kern_tape_keys(const struct op_gdn_step *op, const struct kern_seq *seq, int32_t head, int32_t first_column)
+{
+    const int32_t d = op->d;
+    for (int32_t t = 0; seq->tape && first_column == 0 && t < seq->n_rows; t++) {
+        const int64_t r = (int64_t)seq->row_begin + t;
+        const float *qkv = (const float *)kern_ptr(op->qkv) + r * op->qkv_stride;
+        float *record = kern_tape(seq, op->tape_offset, op->tape_stride, t);
+        for (int32_t i = 0; head < op->n_key_head && i < d; i++)
+            record[(int64_t)head * d + i] = qkv[(int64_t)(op->n_key_head + head) * d + i];
+        record[(int64_t)(op->n_key_head + op->n_v) * d + head] = ((const float *)kern_ptr(op->decay))[r * op->n_v + head];
+    }
+}
+
+/* Where GDN_STEP keeps u of a head in a record. */
+static inline float *kern_tape_u(const struct op_gdn_step *op, const struct kern_seq *seq, int64_t t, int32_t head)
+{
+    return kern_tape(seq, op->tape_offset, op->tape_stride, t) + (int64_t)(op->n_key_head + head) * op->d;
+}
+
 /* The cache row of a position: layer_offset is the op's k_offset or v_offset. */
 static inline char *kern_kv_row(const struct kern_seq *seq, size_t layer_offset, int32_t kv_head, int32_t pos, size_t row_bytes)
 {
     const size_t row = (size_t)kv_head * KV_PAGE_ROWS + (size_t)(pos % KV_PAGE_ROWS);
     return (char *)seq->kv_pages[pos / KV_PAGE_ROWS]->host + layer_offset + row * row_bytes;
+}
+
+/* The positions that a row of the batch sees. */
+static inline struct kern_span kern_row_span(const struct op_attn *op, const struct kern_batch *batch, int64_t row)
+{
+    return kern_attn_span(op, &batch->seqs[batch->seq[row]], batch->pos[row]);
+}
+
+/* The places of the page from position start on that are seen: from .. to - 1; none when from >= to. */
+struct kern_places {
+    int32_t from, to;
+};
+static inline struct kern_places kern_places(struct kern_span seen, int32_t start)
+{
+    const int32_t from = seen.first - start, to = seen.last + 1 - start;
+    return (struct kern_places){from > 0 ? from : 0, to < KV_PAGE_ROWS ? to : KV_PAGE_ROWS};
 }
 
 /* The part of a page (counted from page_begin), row and head. */

@@ -10,7 +10,7 @@ SCALAR_CLONES void kern_attn_q_scalar(const struct op_attn_q *op, const struct k
     const float *norm = kern_ptr(op->norm);
     for (int64_t u = begin; u < end; u++) {
         const int64_t r = u / op->n_head, h = u % op->n_head;
-        const float *x = (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd;
+        const float *x = (const float *)kern_ptr(op->u) + r * op->u_stride + h * (op->ungated ? hd : 2 * hd);
         const float *table = (const float *)kern_ptr(op->rope) + r * op->n_rot;
         float *q = (float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
         const float inv = scalar_rms_inv(x, hd, op->eps);
@@ -45,11 +45,14 @@ SCALAR_CLONES void kern_attn_kv_scalar(const struct op_attn_kv *op, const struct
     }
 }
 
-/* Attention of one query head within one page: p[t] for its n positions, their sum l and the maximum score m. */
+/* Attention of one query head within one page, places from .. to - 1: their p[t], with p[t] = 0 before them, the sum l and the maximum
+   score m. */
 static inline __attribute__((always_inline)) void page_weights(const struct op_attn *op, const float *q, const char *k, size_t row_bytes,
-                                                               int32_t n, float *p, float *m, float *l)
+                                                               struct kern_places at, float *p, float *m, float *l)
 {
-    for (int32_t t = 0; t < n; t++) {
+    for (int32_t t = 0; t < at.from; t++)
+        p[t] = 0.0f;
+    for (int32_t t = at.from; t < at.to; t++) {
         float acc[16] = {0}, piece[16];
         for (int32_t d = 0; d < op->head_dim; d += 16) {
             kv_load(op->kv_type, k + (size_t)t * row_bytes, d, piece, 16);
@@ -58,22 +61,22 @@ static inline __attribute__((always_inline)) void page_weights(const struct op_a
         }
         p[t] = scalar_reduce16(acc) * op->scale;
     }
-    *m = p[0];
-    for (int32_t t = 1; t < n; t++)
+    *m = p[at.from];
+    for (int32_t t = at.from + 1; t < at.to; t++)
         *m = p[t] > *m ? p[t] : *m;
-    for (int32_t t = 0; t < n; t++)
+    for (int32_t t = at.from; t < at.to; t++)
         p[t] = kern_expf(p[t] - *m);
-    *l = scalar_sum16(p, n);
+    *l = scalar_sum16(p, at.to);
 }
 
 /* Values d .. d + 15 of a page: o = sum of p_t * v_t. */
-static inline __attribute__((always_inline)) void page_values(const struct op_attn *op, const char *v, size_t row_bytes, int32_t n,
+static inline __attribute__((always_inline)) void page_values(const struct op_attn *op, const char *v, size_t row_bytes, struct kern_places at,
                                                               const float *p, int32_t d, float o[16])
 {
     float piece[16];
     for (int32_t i = 0; i < 16; i++)
         o[i] = 0.0f;
-    for (int32_t t = 0; t < n; t++) {
+    for (int32_t t = at.from; t < at.to; t++) {
         kv_load(op->kv_type, v + (size_t)t * row_bytes, d, piece, 16);
         for (int32_t i = 0; i < 16; i++)
             o[i] = fmaf(p[t], piece[i], o[i]);
@@ -90,42 +93,40 @@ static inline void merge_page(float *M, float *L, float m, float l, float *a, fl
     *L = fmaf(*L, *a, l * *b);
 }
 
-static inline void finish_head(const struct op_attn *op, float L, const float *gate, float *out)
+/* Row r, head h. */
+static inline void finish_head(const struct op_attn *op, int64_t r, int64_t h, float L, float *out)
 {
-    for (int32_t d = 0; d < op->head_dim; d++)
-        out[d] = (out[d] / L) * kern_sigmoidf(gate[d]);
-}
-
-static inline int32_t page_length(int32_t start, int32_t pos)
-{
-    return pos + 1 - start < KV_PAGE_ROWS ? pos + 1 - start : KV_PAGE_ROWS;
+    const int64_t hd = op->head_dim;
+    const float *gate = op->u.buf ? (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd + hd : NULL;
+    for (int64_t d = 0; d < hd; d++)
+        out[d] = gate ? (out[d] / L) * kern_sigmoidf(gate[d]) : out[d] / L;
 }
 
 /* One query head over all its pages. out holds the running O; values are taken 16 at a time, so no head is too wide. */
-static inline __attribute__((always_inline)) void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head, int32_t pos,
-                                                         const float *q, const float *gate, float *out)
+static inline __attribute__((always_inline)) void attend(const struct op_attn *op, const struct kern_seq *seq, int32_t kv_head,
+                                                         struct kern_span seen, const float *q, float *out, float *L)
 {
     const size_t row_bytes = qtype_row_bytes(op->kv_type, (uint64_t)op->head_dim);
-    float M = 0.0f, L = 0.0f;
-    for (int32_t start = 0; start <= pos; start += KV_PAGE_ROWS) {
-        const int32_t n = page_length(start, pos);
+    const int32_t first_page = seen.first / KV_PAGE_ROWS * KV_PAGE_ROWS;
+    float M = 0.0f;
+    for (int32_t start = first_page; start <= seen.last; start += KV_PAGE_ROWS) {
+        const struct kern_places at = kern_places(seen, start);
         const char *v = kern_kv_row(seq, op->v_offset, kv_head, start, row_bytes);
         float p[KV_PAGE_ROWS], m, l, a = 0.0f, b = 0.0f;
-        page_weights(op, q, kern_kv_row(seq, op->k_offset, kv_head, start, row_bytes), row_bytes, n, p, &m, &l);
-        if (start == 0) {
+        page_weights(op, q, kern_kv_row(seq, op->k_offset, kv_head, start, row_bytes), row_bytes, at, p, &m, &l);
+        if (start == first_page) {
             M = m;
-            L = l;
+            *L = l;
         } else {
-            merge_page(&M, &L, m, l, &a, &b);
+            merge_page(&M, L, m, l, &a, &b);
         }
         for (int32_t d = 0; d < op->head_dim; d += 16) {
             float o[16];
-            page_values(op, v, row_bytes, n, p, d, o);
+            page_values(op, v, row_bytes, at, p, d, o);
             for (int32_t i = 0; i < 16; i++)
-                out[d + i] = start == 0 ? o[i] : fmaf(out[d + i], a, o[i] * b);
+                out[d + i] = start == first_page ? o[i] : fmaf(out[d + i], a, o[i] * b);
         }
     }
-    finish_head(op, L, gate, out);
 }
 
 SCALAR_CLONES void kern_attn_scalar(const struct op_attn *op, const struct kern_batch *batch, int64_t begin, int64_t end)
@@ -138,9 +139,9 @@ SCALAR_CLONES void kern_attn_scalar(const struct op_attn *op, const struct kern_
         const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
         for (int64_t h = kv_head * per_kv; h < (kv_head + 1) * per_kv; h++) {
             const float *q = (const float *)kern_ptr(op->q) + r * op->q_stride + h * hd;
-            const float *gate = (const float *)kern_ptr(op->u) + r * op->u_stride + h * 2 * hd + hd;
-            float *out = (float *)kern_ptr(op->out) + r * op->out_stride + h * hd;
-            attend(op, seq, kv_head, batch->pos[r], q, gate, out);
+            float *out = (float *)kern_ptr(op->out) + r * op->out_stride + h * hd, L = 0.0f;
+            attend(op, seq, kv_head, kern_row_span(op, batch, r), q, out, &L);
+            finish_head(op, r, h, L, out);
         }
     }
 }
@@ -156,8 +157,9 @@ SCALAR_CLONES void kern_attn_pages_scalar(const struct op_attn_pages *op, const 
     for (int64_t u = begin; u < end; u++) {
         const int64_t r = u % batch->n_rows, page = u / batch->n_rows % op->n_pages;
         const int32_t kv_head = (int32_t)(u / batch->n_rows / op->n_pages);
-        const int32_t start = (op->page_begin + (int32_t)page) * KV_PAGE_ROWS, n = page_length(start, batch->pos[r]);
-        if (n <= 0)
+        const int32_t start = (op->page_begin + (int32_t)page) * KV_PAGE_ROWS;
+        const struct kern_places at = kern_places(kern_row_span(attn, batch, r), start);
+        if (at.from >= at.to)
             continue;
         const struct kern_seq *seq = &batch->seqs[batch->seq[r]];
         const char *k = kern_kv_row(seq, attn->k_offset, kv_head, start, row_bytes);
@@ -165,11 +167,11 @@ SCALAR_CLONES void kern_attn_pages_scalar(const struct op_attn_pages *op, const 
         for (int64_t h = kv_head * per_kv; h < (kv_head + 1) * per_kv; h++) {
             const float *q = (const float *)kern_ptr(attn->q) + r * attn->q_stride + h * hd;
             float *part = kern_part(op, batch, page, r, h), p[KV_PAGE_ROWS];
-            page_weights(attn, q, k, row_bytes, n, p, &part[hd], &part[hd + 1]);
+            page_weights(attn, q, k, row_bytes, at, p, &part[hd], &part[hd + 1]);
             if (isnan(part[hd + 1])) /* which of several scores is the largest is then open */
                 part[hd] = part[hd + 1];
             for (int32_t d = 0; d < hd; d += 16)
-                page_values(attn, v, row_bytes, n, p, d, part + d);
+                page_values(attn, v, row_bytes, at, p, d, part + d);
         }
     }
 }
@@ -180,12 +182,13 @@ SCALAR_CLONES void kern_attn_merge_scalar(const struct op_attn_merge *op, const 
     const int64_t hd = attn->head_dim;
     for (int64_t u = begin; u < end; u++) {
         const int64_t r = u / attn->n_head, h = u % attn->n_head;
-        const int32_t last = batch->pos[r] / KV_PAGE_ROWS - op->pages.page_begin;
+        const struct kern_span seen = kern_row_span(attn, batch, r);
+        const int32_t first = seen.first / KV_PAGE_ROWS - op->pages.page_begin, last = seen.last / KV_PAGE_ROWS - op->pages.page_begin;
         float *out = (float *)kern_ptr(attn->out) + r * attn->out_stride + h * hd;
         float *running = (float *)kern_ptr(op->running) + 2 * u;
-        for (int32_t page = 0; page < op->pages.n_pages && page <= last; page++) {
+        for (int32_t page = first > 0 ? first : 0; page < op->pages.n_pages && page <= last; page++) {
             const float *part = kern_part(&op->pages, batch, page, r, h);
-            if (op->pages.page_begin + page == 0) {
+            if (page == first) {
                 memcpy(out, part, (size_t)hd * sizeof *out);
                 memcpy(running, part + hd, 2 * sizeof *running);
                 continue;
@@ -196,6 +199,6 @@ SCALAR_CLONES void kern_attn_merge_scalar(const struct op_attn_merge *op, const 
                 out[d] = fmaf(out[d], a, part[d] * b);
         }
         if (last >= 0 && last < op->pages.n_pages)
-            finish_head(attn, running[1], (const float *)kern_ptr(attn->u) + r * attn->u_stride + h * 2 * hd + hd, out);
+            finish_head(attn, r, h, running[1], out);
     }
 }

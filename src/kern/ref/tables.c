@@ -19,6 +19,9 @@ const struct kern_table kern_reference = {
     .matmul = kern_matmul_refd,
     .argmax = kern_argmax_refd,
     .argmax_merge = kern_argmax_merge_scalar,
+    .topk = kern_topk_refd,
+    .topk_merge = kern_topk_merge_scalar,
+    .block_conv = kern_block_conv_refd,
     .moe_matmul = kern_moe_matmul_refd,
     .router = kern_router_refd,
     .moe_group = kern_moe_group_scalar,
@@ -35,4 +38,6 @@ const struct kern_table kern_reference = {
     .gdn_gates = kern_gdn_gates_scalar,
     .gdn_step = kern_gdn_step_refd,
     .gdn_out = kern_gdn_out_refd,
+    .gdn_commit = kern_gdn_commit_refd,
+    .gdn_conv_commit = kern_gdn_conv_commit_scalar,
 };

@@ -1,0 +1,76 @@
+/* Speculative decoding in the engine: the sources of drafts that serve all its sessions, a session's own drafters and scheduler, and the
+ * rounds. What drafts cost or whether they fail changes no answer: a drafter that fails is taken away and said once. */
+#ifndef SKUA_ENGINE_DRAFT_H
+#define SKUA_ENGINE_DRAFT_H
+
+#include "base/strbuf.h"
+#include "engine/engine.h"
+#include "spec/dflash.h"
+#include "spec/mtp.h"
+#include "spec/mtp_file.h"
+#include "spec/sched.h"
+
+/* One source; what of it all sessions share. */
+struct draft_source {
+    enum sched_kind kind;
+    struct dflash_file *dflash_file; /* DFlash family */
+    struct dflash *dflash;
+    struct mtp_file *mtp_file;       /* MTP from a sidecar file; else the bundled block */
+    struct mtp_model mtp;
+    char name[160];                  /* for people; a session's drafter has it too */
+    char kind_name[16];              /* "dflash2", "mtp", "lookup": for traces and figures */
+};
+
+struct engine_draft {
+    struct draft_source sources[SCHED_MAX_SOURCES];
+    int32_t n_sources;
+    struct sched_costs costs;
+    enum sched_mode mode;
+    int32_t *script; /* [n_script] */
+    int32_t n_script, max;
+    double min_gain;
+    struct strbuf notes; /* lines: what is armed, and what was said while doing so */
+};
+
+void engine_draft_free(skua_engine *e); /* also when there is none */
+
+/* A session's part. */
+struct session_draft {
+    struct drafter *drafters[SCHED_MAX_SOURCES]; /* as engine_draft.sources */
+    struct sched sched;
+    bool told_lost[SCHED_MAX_SOURCES];
+    struct draft offered[SCHED_MAX_SOURCES]; /* this round's proposals; lookup's before the choice */
+};
+
+int  session_draft_create(skua_session *s, skua_error *err); /* nothing when the engine has no sources */
+void session_draft_free(skua_session *s);
+void session_draft_reset(skua_session *s);
+size_t session_draft_bytes(const skua_session *s); /* memory held */
+
+/* A copy of what the drafters need to come back to this point; whole: also in another session. blob: size bytes of the caller's. */
+size_t session_draft_save_size(const skua_session *s, bool whole);
+void   session_draft_save(const skua_session *s, bool whole, void *blob);
+/* Bring the drafters to the session's tokens, of which a blob tells (NULL: none was kept). A drafter that cannot follow proposes nothing
+   more. */
+void   session_draft_load(skua_session *s, const void *blob, size_t size);
+
+/* A round: the anchor, which is chosen and not evaluated yet, and drafts for the tokens behind it. */
+struct draft_round {
+    struct sched_choice choice;
+    int32_t ids[DRAFT_MAX + 1]; /* the anchor, then n drafts: to be evaluated, held when n is not 0 */
+    int32_t n;
+    int32_t n_drafted, match, ctx;
+    double begin, t_draft, t_verify, t_commit; /* seconds; the last two are the caller's to add to */
+};
+
+/* Decide and draft. remaining: tokens that may still be published, at least 1. Without drafting, or when that is what pays: n = 0. */
+void draft_round_begin(skua_session *s, int32_t anchor, int32_t remaining, bool no_draft, struct draft_round *r);
+
+/* What came of it: the tokens that were chosen behind the anchor, at least one unless the round failed. */
+void draft_round_end(skua_session *s, const struct draft_round *r, const int32_t *chosen, int32_t n_chosen);
+
+/* The next line that should be said of the session's drafters, each once: one that failed, one whose drafts are hardly ever accepted.
+   false: there is none. */
+bool session_draft_note(skua_session *s, char *line, size_t size);
+
+#endif

@@ -1,0 +1,295 @@
+/* A session's drafters and its rounds; see draft.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/draft.h"
+#include "spec/lookup.h"
+
+_Static_assert(SKUA_DRAFT_MAX == DRAFT_MAX && SKUA_DRAFT_SOURCES == SCHED_MAX_SOURCES, "public sizes");
+
+static int create_drafter(const skua_engine *e, const struct draft_source *s, struct drafter **out, skua_error *err)
+{
+    (void)e;
+    if (s->dflash)
+        return dflash_drafter(s->dflash, s->name, out, err);
+    if (s->kind == SCHED_CHAIN)
+        return mtp_create(&s->mtp, out, err);
+    return lookup_create(LOOKUP_MIN_MATCH, LOOKUP_MIN_SHORT, DRAFT_MAX, out, err);
+}
+
+static void init_sched(skua_session *s)
+{
+    const struct engine_draft *d = s->engine->draft;
+    struct sched_config c = {.costs = &s->engine->draft->costs, .n_sources = d->n_sources, .min_gain = d->min_gain, .mode = d->mode,
+                             .script = d->script, .n_script = d->n_script};
+    for (int32_t i = 0; i < d->n_sources; i++)
+        c.kinds[i] = d->sources[i].kind;
+    sched_init(&s->draft->sched, &c);
+}
+
+int session_draft_create(skua_session *s, skua_error *err)
+{
+    const struct engine_draft *d = s->engine->draft;
+    if (!d)
+        return 0;
+    s->draft = mem_calloc(1, sizeof *s->draft);
+    if (!s->draft)
+        return error_nomem(err, "drafters of a session", sizeof *s->draft);
+    int rc = 0;
+    for (int32_t i = 0; !rc && i < d->n_sources; i++)
+        rc = create_drafter(s->engine, &d->sources[i], &s->draft->drafters[i], err);
+    if (rc)
+        session_draft_free(s);
+    else
+        init_sched(s);
+    return rc;
+}
+
+void session_draft_free(skua_session *s)
+{
+    if (!s->draft)
+        return;
+    for (int32_t i = 0; i < SCHED_MAX_SOURCES; i++)
+        if (s->draft->drafters[i])
+            s->draft->drafters[i]->ops->free(s->draft->drafters[i]);
+    mem_free(s->draft);
+    s->draft = NULL;
+}
+
+void session_draft_reset(skua_session *s)
+{
+    if (!s->draft)
+        return;
+    for (int32_t i = 0; i < s->engine->draft->n_sources; i++) {
+        struct drafter *d = s->draft->drafters[i];
+        d->ops->reset(d);
+        s->draft->sched.removed[i] = d->lost; /* what was learned stays */
+    }
+    sched_forget_shadows(&s->draft->sched);
+}
+
+size_t session_draft_bytes(const skua_session *s)
+{
+    size_t size = s->draft ? sizeof *s->draft : 0;
+    for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++)
+        size += s->draft->drafters[i]->ops->bytes(s->draft->drafters[i]);
+    return size;
+}
+
+/* ---- coming back to a point: per drafter its length, the size of its state, and the state, in multiples of 8 bytes ---- */
+
+struct blob_part {
+    int64_t n_pos; /* -1: lost */
+    uint64_t size;
+};
+
+static size_t padded(size_t n) { return (n + 7) & ~(size_t)7; }
+
+size_t session_draft_save_size(const skua_session *s, bool whole)
+{
+    size_t size = 0;
+    for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
+        struct drafter *d = s->draft->drafters[i];
+        d->save_whole = whole;
+        size += sizeof(struct blob_part) + (d->lost ? 0 : padded(d->ops->save_size(d)));
+    }
+    return size;
+}
+
+void session_draft_save(const skua_session *s, bool whole, void *blob)
+{
+    char *p = blob;
+    for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
+        struct drafter *d = s->draft->drafters[i];
+        d->save_whole = whole;
+        struct blob_part part = {.n_pos = d->lost ? -1 : d->n_pos, .size = d->lost ? 0 : d->ops->save_size(d)};
+        memcpy(p, &part, sizeof part);
+        p += sizeof part;
+        memset(p, 0, padded(part.size));
+        if (part.size)
+            d->ops->save(d, p);
+        p += padded(part.size);
+    }
+}
+
+/* The drafter at the session's length: by cutting what it has, or from its part of a blob (NULL: there is none). */
+static bool bring_back(struct drafter *d, int32_t n, const struct blob_part *part, const void *state)
+{
+    bool ok = !d->lost && d->n_pos >= n && d->ops->truncate(d, n);
+    if (part && part->n_pos == n && part->size) {
+        if (!ok)
+            d->ops->reset(d);
+        ok = !d->ops->load(d, n, state, part->size, NULL);
+    }
+    return ok && d->n_pos == n;
+}
+
+void session_draft_load(skua_session *s, const void *blob, size_t size)
+{
+    const char *p = blob;
+    for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
+        struct drafter *d = s->draft->drafters[i];
+        struct blob_part part;
+        const bool told = p && size >= sizeof part;
+        if (told) {
+            memcpy(&part, p, sizeof part);
+            p += sizeof part;
+            size -= sizeof part;
+        }
+        const bool sound = told && part.size <= size && padded(part.size) <= size;
+        d->lost = !bring_back(d, s->seq.n_pos, sound ? &part : NULL, p);
+        s->draft->sched.removed[i] = d->lost;
+        if (told && !sound)
+            p = NULL;
+        if (sound) {
+            p += padded(part.size);
+            size -= padded(part.size);
+        }
+    }
+    if (s->draft)
+        sched_forget_shadows(&s->draft->sched);
+}
+
+/* ---- rounds ---- */
+
+static void lose(skua_session *s, int32_t source)
+{
+    s->draft->drafters[source]->lost = true;
+    sched_remove(&s->draft->sched, source);
+}
+
+/* Ask a drafter for n drafts behind the anchor; how many it gives. A drafter that fails is taken away. */
+static int32_t propose(skua_session *s, int32_t source, int32_t anchor, int32_t n, bool full_block)
+{
+    struct drafter *d = s->draft->drafters[source];
+    struct draft *draft = &s->draft->offered[source];
+    struct draft_request q = {.anchor = anchor, .n_max = n < d->n_max ? n : d->n_max, .full_block = full_block};
+    draft->n = draft->match = 0;
+    if (d->ops->propose(d, &q, draft, NULL)) {
+        lose(s, source);
+        draft->n = 0;
+    }
+    return draft->n;
+}
+
+/* What the sources can do now. Lookup is asked right away: it costs nothing, and its match decides. */
+static void fill_offers(skua_session *s, int32_t anchor, int32_t limit, struct sched_ask *ask)
+{
+    const struct engine_draft *e = s->engine->draft;
+    for (int32_t i = 0; i < e->n_sources; i++) {
+        struct drafter *d = s->draft->drafters[i];
+        if (d->lost || d->n_pos != s->seq.n_pos) {
+            if (!s->draft->sched.removed[i])
+                lose(s, i);
+            continue;
+        }
+        if (e->sources[i].kind == SCHED_LOOKUP) {
+            ask->offers[i].n = propose(s, i, anchor, limit, false);
+            ask->offers[i].match = s->draft->offered[i].match;
+        } else
+            ask->offers[i].n = d->n_max;
+    }
+}
+
+/* Proposals that are not used are judged by what comes. */
+static void shadow_the_others(skua_session *s, const struct draft_round *r)
+{
+    const struct engine_draft *e = s->engine->draft;
+    for (int32_t i = 0; i < e->n_sources; i++)
+        if (e->sources[i].kind == SCHED_LOOKUP && i != r->choice.source && s->draft->offered[i].n > 0)
+            sched_shadow(&s->draft->sched, i, &s->draft->offered[i]);
+}
+
+void draft_round_begin(skua_session *s, int32_t anchor, int32_t remaining, bool no_draft, struct draft_round *r)
+{
+    *r = (struct draft_round){.choice = {.source = SCHED_NONE, .hindsight = SCHED_NONE}, .ids = {anchor}, .ctx = s->seq.n_pos,
+                              .begin = clock_seconds()};
+    if (!s->draft || no_draft)
+        return;
+    const int32_t room = s->n_ctx - s->seq.n_pos - 1, max = s->engine->draft->max ? s->engine->draft->max : DRAFT_MAX;
+    struct sched_ask ask = {.ctx = s->seq.n_pos, .remaining = remaining, .k_limit = room < max ? (room > 0 ? room : 0) : max};
+    for (int32_t i = 0; i < s->engine->draft->n_sources; i++)
+        s->draft->offered[i].n = 0;
+    if (ask.k_limit > 0)
+        fill_offers(s, anchor, ask.k_limit, &ask);
+    r->choice = sched_choose(&s->draft->sched, &ask);
+    const double begin = clock_seconds();
+    const int32_t source = r->choice.source;
+    if (r->choice.hindsight != SCHED_NONE && propose(s, r->choice.hindsight, anchor, r->choice.n_hindsight, true) > 0)
+        sched_shadow(&s->draft->sched, r->choice.hindsight, &s->draft->offered[r->choice.hindsight]);
+    if (r->choice.k > 0) {
+        struct draft *draft = &s->draft->offered[source];
+        const bool lookup = s->engine->draft->sources[source].kind == SCHED_LOOKUP;
+        int32_t n = lookup ? draft->n : propose(s, source, anchor, r->choice.k, r->choice.full_block);
+        n = n < r->choice.k ? n : r->choice.k;
+        r->n_drafted = n;
+        r->match = draft->match;
+        r->t_draft = clock_seconds() - begin;
+        r->n = n > 0 ? sched_truncate(&s->draft->sched, &r->choice, draft, n, r->ctx, r->t_draft) : 0;
+        memcpy(r->ids + 1, draft->ids, (size_t)r->n * sizeof *r->ids);
+    } else
+        r->t_draft = clock_seconds() - begin;
+    shadow_the_others(s, r);
+}
+
+void draft_round_end(skua_session *s, const struct draft_round *r, const int32_t *chosen, int32_t n_chosen)
+{
+    if (!s->draft || n_chosen < 1)
+        return;
+    struct sched_round o = {.choice = r->choice, .match = r->match, .ctx = r->ctx, .n_drafted = r->n_drafted, .n_verified = r->n,
+                            .ids = chosen, .n_ids = n_chosen, .t_draft = r->t_draft, .t_verify = r->t_verify, .t_commit = r->t_commit};
+    if (r->n_drafted > 0) {
+        const struct draft *draft = &s->draft->offered[r->choice.source];
+        while (o.n_tested < n_chosen && o.n_tested < r->n_drafted) {
+            o.n_tested++;
+            if (draft->ids[o.n_tested - 1] != chosen[o.n_tested - 1])
+                break;
+            o.n_accepted++;
+        }
+        o.confidence = draft->confidence;
+    }
+    o.t_other = clock_seconds() - r->begin - r->t_draft - r->t_verify - r->t_commit;
+    sched_observe(&s->draft->sched, &o);
+}
+
+/* ---- what is said ---- */
+
+bool session_draft_note(skua_session *s, char *line, size_t size)
+{
+    for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
+        const char *name = s->engine->draft->sources[i].name;
+        if (s->draft->drafters[i]->lost && !s->draft->told_lost[i]) {
+            s->draft->told_lost[i] = true;
+            snprintf(line, size, "%s has lost its context and drafts no more in this session", name);
+            return true;
+        }
+        if (sched_poor(&s->draft->sched, i)) {
+            snprintf(line, size, "%s: fewer than one in five of its first drafts are accepted; it is tried now and then", name);
+            return true;
+        }
+    }
+    return false;
+}
+
+
+skua_draft_stats skua_session_draft_stats(const skua_session *s)
+{
+    skua_draft_stats out = {0};
+    if (!s->draft)
+        return out;
+    const struct sched_stats *st = &s->draft->sched.stats;
+    out = (skua_draft_stats){.n_sources = s->engine->draft->n_sources, .rounds = st->rounds, .tokens = st->tokens,
+                             .draft_seconds = st->t_draft, .verify_seconds = st->t_verify, .commit_seconds = st->t_commit,
+                             .other_seconds = st->t_other};
+    memcpy(out.depth, st->depth, sizeof out.depth);
+    for (int32_t i = 0; i < out.n_sources; i++) {
+        out.sources[i].name = s->engine->draft->sources[i].name;
+        out.sources[i].rounds = st->used[i];
+        out.sources[i].lost = s->draft->drafters[i]->lost;
+        memcpy(out.sources[i].tested, st->tested[i], sizeof out.sources[i].tested);
+        memcpy(out.sources[i].accepted, st->accepted[i], sizeof out.sources[i].accepted);
+    }
+    return out;
+}
