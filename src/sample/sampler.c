@@ -289,24 +289,30 @@ static uint64_t top_p_bound(struct sampler_workspace *ws, size_t m, float z_max,
     return UINT64_MAX;
 }
 
-/* Steps 6 and 7. Dropped candidates get weight 0, which changes no sum. */
-static uint32_t draw(struct sampler_workspace *ws, size_t m, uint64_t bound, double min_p, double u)
+/* Step 6, and the sum. Dropped candidates get weight 0, which changes no sum. */
+static double drop(struct sampler_workspace *ws, size_t m, uint64_t bound, double min_p)
 {
-    double sum = 0, run = 0;
+    double sum = 0;
     for (size_t i = 0; i < m; i++) {
         if (ws->w[i] < min_p || (bound != UINT64_MAX && rank_key(ws->z[ws->cand[i]], (uint32_t)i) > bound))
             ws->w[i] = 0;
         sum += ws->w[i];
     }
-    double target = u * sum;
+    return sum;
+}
+
+int32_t sampler_draw(const struct sampler_distribution *d, double u)
+{
+    double target = u * d->sum, run = 0;
+    size_t m = d->n;
     for (size_t i = 0; i < m; i++) {
-        run += ws->w[i];
+        run += d->weights[i];
         if (run > target)
-            return ws->cand[i];
+            return (int32_t)d->ids[i];
     }
-    while (m > 1 && !(ws->w[m - 1] > 0))
+    while (m > 1 && !(d->weights[m - 1] > 0))
         m--;
-    return ws->cand[m - 1];
+    return (int32_t)d->ids[m - 1];
 }
 
 /* The first candidate whose logit is no number that can be sampled from. */
@@ -319,12 +325,12 @@ static int bad_logit(const struct sampler *s, uint64_t position, skua_error *err
                      (unsigned long long)position, id, s->ws->z[id] > 0 ? "+inf" : "NaN");
 }
 
-int sampler_sample(const struct sampler *s, const struct sampler_history *history, const float *logits, int n_vocab,
-                   uint64_t position, int32_t *id, skua_error *err)
+int sampler_distribution(const struct sampler *s, const struct sampler_history *history, const float *logits, int n_vocab,
+                         uint64_t position, struct sampler_distribution *out, skua_error *err)
 {
     struct sampler_workspace *ws = s->ws;
     const skua_sampling *p = &s->params;
-    *id = -1;
+    *out = (struct sampler_distribution){.ids = ws->cand, .weights = ws->w};
     if (n_vocab != ws->n_vocab || (history && history->n_vocab != n_vocab))
         return error_set(err, SKUA_EARG, "position %llu: %d logits, expected %d as in the sampler and the history",
                          (unsigned long long)position, n_vocab, ws->n_vocab);
@@ -338,15 +344,31 @@ int sampler_sample(const struct sampler *s, const struct sampler_history *histor
         return error_set(err, SKUA_ESTATE, "position %llu: no token is left to sample, all %d are masked, banned or -inf",
                          (unsigned long long)position, n_vocab);
     if (p->temperature == 0) {
-        *id = 0;
-        while (ws->z[*id] != z_max)
-            ++*id;
+        uint32_t id = 0;
+        while (ws->z[id] != z_max)
+            ++id;
+        ws->cand[0] = id;
+        ws->w[0] = out->sum = 1;
+        out->n = 1;
         return 0;
     }
     size_t m = p->top_k > 0 && p->top_k < n_vocab ? list_top_k(ws, (size_t)p->top_k) : list_all(ws);
     double mass[MASS_BINS] = {0};
     double sum = weigh(ws, m, z_max, p->temperature, p->top_p < 1 ? mass : NULL);
     uint64_t bound = p->top_p < 1 ? top_p_bound(ws, m, z_max, sum, mass, p) : UINT64_MAX;
-    *id = (int32_t)draw(ws, m, bound, p->min_p, rng_uniform(p->seed, position, 0));
+    out->sum = drop(ws, m, bound, p->min_p);
+    out->n = m;
+    return 0;
+}
+
+int sampler_sample(const struct sampler *s, const struct sampler_history *history, const float *logits, int n_vocab,
+                   uint64_t position, int32_t *id, skua_error *err)
+{
+    struct sampler_distribution d;
+    *id = -1;
+    int rc = sampler_distribution(s, history, logits, n_vocab, position, &d, err);
+    if (rc)
+        return rc;
+    *id = d.n == 1 ? (int32_t)d.ids[0] : sampler_draw(&d, rng_uniform(s->params.seed, position, 0));
     return 0;
 }

@@ -65,4 +65,20 @@ void sampler_free(struct sampler *s); /* zeroed samplers allowed */
 int sampler_sample(const struct sampler *s, const struct sampler_history *history, const float *logits, int n_vocab,
                    uint64_t position, int32_t *id, skua_error *err);
 
+/* What a token is drawn from: weights (not normalised) of the candidates by rising id, those of dropped candidates 0; sum is their sum in
+   this order. Memory of the workspace, valid until its next use. */
+struct sampler_distribution {
+    const uint32_t *ids; /* [n] */
+    const double *weights; /* [n] */
+    size_t n;
+    double sum;
+};
+
+/* Steps 1 to 6: the distribution that sampler_sample draws from, with the same errors; at temperature 0 a single id. */
+int sampler_distribution(const struct sampler *s, const struct sampler_history *history, const float *logits, int n_vocab,
+                         uint64_t position, struct sampler_distribution *out, skua_error *err);
+
+/* Step 7 with u in [0, 1): sampler_sample is sampler_draw(distribution, rng_uniform(seed, position, 0)). */
+int32_t sampler_draw(const struct sampler_distribution *d, double u);
+
 #endif

@@ -230,6 +230,16 @@ static int lookup_extend(struct drafter *d, const struct draft_rows *rows, skua_
     return build(l, err);
 }
 
+/* How many drafts a match of m tokens is good for. */
+static int32_t worth(const struct lookup *l, int32_t m, bool all)
+{
+    if (m < l->min_short)
+        return 0;
+    if (all || m - l->min_match >= DRAFT_MAX)
+        return DRAFT_MAX;
+    return m < l->min_match ? m / 2 : 4 + 2 * (m - l->min_match);
+}
+
 static int lookup_propose(struct drafter *d, const struct draft_request *q, struct draft *out, skua_error *err)
 {
     struct lookup *l = (struct lookup *)d;
@@ -243,9 +253,9 @@ static int lookup_propose(struct drafter *d, const struct draft_request *q, stru
     if (p == NONE)
         return 0;
     int32_t m = l->states[p].len + 1, from = l->states[l->edges[e].to].end + 1;
-    int32_t n = m < l->min_short ? 0 : m < l->min_match ? m / 2 : m - l->min_match >= DRAFT_MAX ? DRAFT_MAX : 4 + 2 * (m - l->min_match);
     out->match = m;
-    out->n = n < q->n_max ? n : q->n_max;
+    out->n = worth(l, m, q->full_block);
+    out->n = out->n < q->n_max ? out->n : q->n_max;
     for (int32_t i = 0; i < out->n; i++, from++) {
         out->ids[i] = from < d->n_pos ? l->stream[from] : from == d->n_pos ? q->anchor : out->ids[from - d->n_pos - 1];
         out->confidence[i] = -1;

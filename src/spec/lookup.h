@@ -6,7 +6,8 @@
  * occurrences the newest. (In text that repeats itself more than 64 fold, an older one may be taken.) It is
  *   m >= min_match:           4 + 2 * (m - min_match) tokens,
  *   min_short <= m < min_match: m / 2 tokens, whether these pay is the scheduler's business,
- * at most what was asked for. A source that runs past the committed tokens goes on in the proposal itself, so periods continue.
+ * at most what was asked for; with full_block, from min_short on, all that was asked for. A source that runs past the committed tokens
+ * goes on in the proposal itself, so periods continue.
  *
  * Amortised O(1) per token and about 80 bytes of memory; truncating builds the automaton of what is left anew, when it is needed next. */
 #ifndef SKUA_SPEC_LOOKUP_H

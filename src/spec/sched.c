@@ -4,11 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-#define CHANGE_GAIN 1.03   /* the incumbent changes at once; below it after two decisions */
+#define CHANGE_GAIN 1.05   /* the incumbent changes at once; */
+#define CHANGE_TIMES 6     /* below that when so many decisions in a row say the same */
 #define PROBE_GAIN 1.02    /* what an arm must be able to be better */
 #define PROBE_SHARE 0.01   /* of the time that pays for probes */
 #define CREDIT_CAP 1.5     /* passes of two rows */
 #define RATE_FADE 0.98
+#define FIRST_MEAN 0.6     /* acceptance at depth 1 of a model drafter that nothing is known of */
 #define POOR_TESTED 64
 #define POOR_MEAN 0.2
 
@@ -25,17 +27,15 @@ static int32_t min_i(int32_t a, int32_t b) { return a < b ? a : b; }
 
 void sched_init(struct sched *s, const struct sched_config *config)
 {
-    static const float by_match[SCHED_BUCKETS_MATCH] = {0.3f, 0.45f, 0.6f, 0.75f, 0.85f};
+    static const double by_match[SCHED_BUCKETS_MATCH] = {0.3, 0.45, 0.6, 0.75, 0.85};
     memset(s, 0, sizeof *s);
     s->config = *config;
     s->source = s->other_source = SCHED_NONE;
     for (int32_t i = 0; i < config->n_sources; i++)
         for (int32_t b = 0; b < SCHED_BUCKETS_MATCH; b++) {
-            float mean[DRAFT_MAX];
-            for (int32_t d = 0; d < DRAFT_MAX; d++)
-                mean[d] = by_match[b];
             bool known = config->memory && config->memory->known[i][b];
-            sched_accept_init(&s->accept[i][b], known ? config->memory->mean[i][b] : now_and_then(config->kinds[i]) ? mean : NULL);
+            sched_accept_init(&s->accept[i][b], now_and_then(config->kinds[i]) ? by_match[b] : FIRST_MEAN,
+                              known ? config->memory->mean[i][b] : NULL);
         }
     s->config.memory = NULL;
 }
@@ -122,12 +122,14 @@ static const struct arm *decide(struct sched *s, const struct arm *arms, int32_t
     if (best == now) {
         s->other_source = s->source;
         s->other_k = s->k;
-    } else if (below || rate_of(best) >= CHANGE_GAIN * rate_of(now) || (s->other_source == best->source && s->other_k == best->k)) {
-        set_incumbent(s, best);
-        return best;
     } else {
+        s->other_times = s->other_source == best->source && s->other_k == best->k ? s->other_times + 1 : 1;
         s->other_source = best->source;
         s->other_k = best->k;
+        if (below || rate_of(best) >= CHANGE_GAIN * rate_of(now) || s->other_times >= CHANGE_TIMES) {
+            set_incumbent(s, best);
+            return best;
+        }
     }
     return now;
 }
@@ -156,7 +158,8 @@ static const struct arm *candidate(const struct arm *arms, int32_t n, const stru
     double rate = rate_of(now);
     const struct arm *best = NULL;
     for (int32_t i = 0; i < n; i++) {
-        if (&arms[i] == now || !(arms[i].upper > PROBE_GAIN * rate))
+        bool known = arms[i].source == now->source && arms[i].k <= now->k; /* every round tests what this would test */
+        if (known || !(arms[i].upper > PROBE_GAIN * rate))
             continue;
         double cost = fmax(0, arms[i].seconds - arms[i].tokens / rate);
         if (!best || cost < *excess) {
@@ -338,8 +341,9 @@ void sched_observe(struct sched *s, const struct sched_round *r)
     pay(s, r, seconds);
     if (!r->shared)
         sched_costs_add_verify(c, r->n_verified + 1, r->ctx, pass);
-    if (drafter != SCHED_NONE && r->n_drafted > 0 && !r->choice.full_block)
-        sched_costs_add_draft(c, drafter, r->n_drafted, r->t_draft);
+    int32_t n_drafted = r->choice.source != SCHED_NONE ? r->n_drafted : r->choice.n_hindsight;
+    if (drafter != SCHED_NONE && n_drafted > 0 && !r->choice.full_block)
+        sched_costs_add_draft(c, drafter, n_drafted, r->t_draft);
     for (int32_t i = 0; i < s->config.n_sources; i++) {
         for (int32_t b = 0; b < SCHED_BUCKETS_MATCH; b++)
             sched_accept_advance(&s->accept[i][b], r->n_ids);

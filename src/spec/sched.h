@@ -2,7 +2,7 @@
  *
  * It wants tokens per second. An arm is a source and a number of drafts K; its rate is the expected number of tokens, 1 + the sum of the
  * probabilities that draft d and all before it are accepted, over the expected time of draft and pass. Serial decoding is the arm K = 0.
- * The incumbent is the best arm of the sources that can always draft; it changes for a gain of 3 %, or when two decisions in a row say so.
+ * The incumbent is the best arm of the sources that can always draft; it changes for a gain of 5 %, or when six decisions in a row say so.
  * A source that can draft only now and then (lookup) is used in rounds where it gains more than the time it takes is worth.
  *
  * Nothing is given up for good: an arm that may be better than it looks (few or old observations) is probed as soon as 1 % of the time
@@ -48,7 +48,7 @@ struct sched_config {
     enum sched_kind kinds[SCHED_MAX_SOURCES];
     double min_gain;                   /* drafting must be predicted this much faster than serial decoding; 0.03 = 3 % */
     enum sched_mode mode;
-    const int32_t *script;             /* SCHED_FIXED: one entry; SCHED_SCRIPT: n_script entries of 0 and more. Must outlive the scheduler */
+    const int32_t *script;             /* SCHED_FIXED: one entry; SCHED_SCRIPT: n_script of them; 0 and more. Must outlive the scheduler */
     int32_t n_script;
 };
 
@@ -110,7 +110,8 @@ struct sched {
     struct sched_shadow shadow[SCHED_MAX_SOURCES];
     bool decided;                        /* there is an incumbent */
     int32_t source, k;                   /* the incumbent */
-    int32_t other_source, other_k;       /* what the last decision would have had instead */
+    int32_t other_source, other_k;       /* what the last decisions, so many, would have had instead */
+    int32_t other_times;
     double rate;                         /* of the incumbent, tokens per second, at the last choice */
     double credit, credit_cap;           /* seconds */
     double sum_tokens, sum_seconds;      /* of recent rounds, fading */

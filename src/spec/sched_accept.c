@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define PRIOR_WEIGHT 2.0
+#define LEAN_WEIGHT 2.0
+#define LESS_PER_DEPTH 0.02
 #define FADE 0.98
 #define MAX_WEIGHT 50.0
 #define UPPER_MAX 0.98
@@ -15,25 +17,35 @@
 #define PROMISE 3
 #define BIN_WEIGHT 4.0        /* of the depth's mean against a bin's counts */
 
-void sched_accept_init(struct sched_accept *a, const float *mean)
+/* What depth i + 1 is expected to have by the depth before it, as counts. */
+static double lean(int32_t i) { return i > 0 ? LEAN_WEIGHT : 0; }
+
+static void refresh(struct sched_accept *a)
 {
-    memset(a, 0, sizeof *a);
+    double before = 0;
     for (int32_t i = 0; i < DRAFT_MAX; i++) {
-        double m = mean ? mean[i] : 0.6 - 0.02 * i;
-        m = fmin(fmax(m, 0.02), 0.98);
-        a->good[i] = (float)(PRIOR_WEIGHT * m);
-        a->bad[i] = (float)(PRIOR_WEIGHT * (1 - m));
+        double expect = fmax(before - LESS_PER_DEPTH, 0.02);
+        before = (a->good[i] + lean(i) * expect) / ((double)a->good[i] + a->bad[i] + lean(i));
+        a->mean[i] = (float)before;
     }
 }
 
-double sched_accept_mean(const struct sched_accept *a, int32_t depth)
+void sched_accept_init(struct sched_accept *a, double first, const float *learned)
 {
-    return a->good[depth - 1] / ((double)a->good[depth - 1] + a->bad[depth - 1]);
+    memset(a, 0, sizeof *a);
+    for (int32_t i = 0; i < (learned ? DRAFT_MAX : 1); i++) {
+        double m = fmin(fmax(learned ? learned[i] : first, 0.02), 0.98);
+        a->good[i] = (float)(PRIOR_WEIGHT * m);
+        a->bad[i] = (float)(PRIOR_WEIGHT * (1 - m));
+    }
+    refresh(a);
 }
+
+double sched_accept_mean(const struct sched_accept *a, int32_t depth) { return a->mean[depth - 1]; }
 
 double sched_accept_upper(const struct sched_accept *a, int32_t depth)
 {
-    double n = (double)a->good[depth - 1] + a->bad[depth - 1], m = a->good[depth - 1] / n;
+    double n = (double)a->good[depth - 1] + a->bad[depth - 1] + lean(depth - 1), m = a->mean[depth - 1];
     return fmin(UPPER_MAX, m + UPPER_Z * sqrt(m * (1 - m) / (n + 1) + STALE_VARIANCE * (double)(a->tokens - a->tested_at[depth - 1])));
 }
 
@@ -102,6 +114,8 @@ void sched_accept_observe(struct sched_accept *a, int32_t tested, int32_t accept
         }
     }
     a->seen += tested > 0;
+    if (tested > 0)
+        refresh(a);
 }
 
 bool sched_accept_promising(const struct sched_accept *a) { return a->high > 0 || a->promise > 0; }

@@ -10,9 +10,10 @@
 
 #define SCHED_BINS 8 /* of confidences 0..1 */
 
-/* Index d - 1 is depth d. */
+/* Index d - 1 is depth d. A depth's mean leans on that of the depth before it, which weighs as much as two observations: what is true of
+   tested depths is expected of deeper ones. */
 struct sched_accept {
-    float good[DRAFT_MAX], bad[DRAFT_MAX];
+    float good[DRAFT_MAX], bad[DRAFT_MAX], mean[DRAFT_MAX];
     int64_t tokens, tested_at[DRAFT_MAX]; /* tokens so far; and when the depth was tested last */
     float bin_good[SCHED_BINS], bin_bad[SCHED_BINS];
     int32_t low, high;        /* consecutive surprises: far fewer, far more accepted than expected */
@@ -20,8 +21,9 @@ struct sched_accept {
     int32_t seen;             /* depth-1 drafts tested */
 };
 
-/* mean [DRAFT_MAX] in 0..1: what is expected; NULL: 0.6 and 0.02 less per depth. It weighs as much as two observations. */
-void sched_accept_init(struct sched_accept *a, const float *mean);
+/* Nothing observed: first in 0..1 is expected of depth 1, and 0.02 less of each depth than of the one before. Or learned [DRAFT_MAX]: what
+   is expected of each. Either weighs as much as two observations. */
+void sched_accept_init(struct sched_accept *a, double first, const float *learned);
 
 /* The estimate for a depth of 1..DRAFT_MAX; and what the rate may well be, from few or old tests. */
 double sched_accept_mean(const struct sched_accept *a, int32_t depth);

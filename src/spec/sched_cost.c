@@ -75,11 +75,33 @@ static void cell_add(struct sched_cell *cell, double value)
 static double width_level(const struct sched_costs *c, int32_t width, int32_t bucket)
 {
     const struct sched_cell *row = c->verify[width];
-    for (int32_t d = 0; d < SCHED_BUCKETS; d++)
+    for (int32_t d = 0; c->last[width] > 0 && d < SCHED_BUCKETS; d++)
         for (int32_t b = bucket - d; b <= bucket + d; b += d ? 2 * d : 1)
             if (b >= 0 && b < SCHED_BUCKETS && row[b].n)
                 return row[b].median * (d ? pow(OTHER_BUCKET, d) : 1);
     return 0;
+}
+
+/* The time of a width that was never measured, on the line through its measured neighbours: the next below and above, or else the next two
+   below; infinite when there are no two. */
+static double on_line(const struct sched_costs *c, int32_t width, int32_t ctx)
+{
+    int32_t bucket = bucket_of(ctx), low = width <= SCHED_MAX_WIDTH ? width - 1 : SCHED_MAX_WIDTH, high = width + 1;
+    while (low >= 1 && width_level(c, low, bucket) == 0)
+        low--;
+    while (high <= SCHED_MAX_WIDTH && width_level(c, high, bucket) == 0)
+        high++;
+    if (high > SCHED_MAX_WIDTH) {
+        high = low--;
+        while (low >= 1 && width_level(c, low, bucket) == 0)
+            low--;
+    }
+    if (low < 1)
+        return INFINITY;
+    double t_low = prior_verify(c, low, ctx) * width_level(c, low, bucket);
+    double t_high = prior_verify(c, high, ctx) * width_level(c, high, bucket);
+    double slope = fmax(0, (t_high - t_low) / (high - low));
+    return c->drift * (t_low + slope * (width - low));
 }
 
 double sched_costs_verify(const struct sched_costs *c, int32_t width, int32_t ctx)
@@ -92,7 +114,7 @@ double sched_costs_verify(const struct sched_costs *c, int32_t width, int32_t ct
         for (int32_t v = w - d; v <= w + d; v += 2 * d) {
             level = v >= 1 && v <= SCHED_MAX_WIDTH ? width_level(c, v, bucket) : 0;
             if (level > 0)
-                return prior * level * UNMEASURED_WIDTH;
+                return fmin(prior * level, on_line(c, width, ctx)) * UNMEASURED_WIDTH;
         }
     return prior * UNMEASURED_WIDTH;
 }

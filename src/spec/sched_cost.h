@@ -3,7 +3,8 @@
  * A cell holds the last 9 samples of one width (rows of the target's pass) in one bucket of context lengths (powers of two), each as a
  * multiple of what the prior says for that width and length, divided by the drift at its time; their median counts, so a stall does not.
  * The prior thus gives the shape and the samples the level: a cell without samples takes the level of the nearest bucket of its width (2 %
- * dearer per bucket), or else of the nearest measured width (10 % dearer). Between measured widths nothing is smoothed: cost is jagged.
+ * dearer per bucket), or else of the nearest measured width (10 % dearer), but no more than the line through two measured widths gives:
+ * what looks too dear for ever is never measured. Measured widths are not smoothed: cost is jagged.
  *
  * Drift: all cells are multiplied by one factor that follows measured / expected of the rounds that ran, so that cells that have not run
  * for long do not look cheap when the machine became slower. It follows slowly: whether one width or all became dearer cannot be told from
@@ -41,7 +42,7 @@ struct sched_cell {
 struct sched_costs {
     struct sched_prior prior;
     double drift;
-    int64_t clock, last[SCHED_MAX_WIDTH + 1]; /* passes so far; the last one of a width */
+    int64_t clock, last[SCHED_MAX_WIDTH + 1]; /* passes so far; the last one of a width, 0: never */
     struct sched_cell verify[SCHED_MAX_WIDTH + 1][SCHED_BUCKETS];
     struct sched_cell draft[SCHED_MAX_SOURCES][DRAFT_MAX + 1]; /* by drafts asked for; as multiples of the prior */
     double draft_fixed[SCHED_MAX_SOURCES], draft_each[SCHED_MAX_SOURCES];

@@ -34,20 +34,20 @@ static int32_t plain_match(const int32_t *s, int32_t n, int32_t anchor, int32_t 
     return best;
 }
 
-static int32_t drafts_for(int32_t m, int32_t min_match, int32_t min_short)
+static int32_t drafts_for(int32_t m, bool all)
 {
-    return m < min_short ? 0 : m < min_match ? m / 2 : 4 + 2 * (m - min_match);
+    return m < LOOKUP_MIN_SHORT ? 0 : all ? DRAFT_MAX : m < LOOKUP_MIN_MATCH ? m / 2 : 4 + 2 * (m - LOOKUP_MIN_MATCH);
 }
 
 /* A proposal is what plain search gives; newest: also the source must be the newest. */
 static void check_proposal(struct drafter *d, const int32_t *s, int32_t anchor, int32_t n_max, bool newest)
 {
     struct draft out;
-    struct draft_request q = {.anchor = anchor, .n_max = n_max};
+    struct draft_request q = {.anchor = anchor, .n_max = n_max, .full_block = below(4) == 0};
     int32_t n = d->n_pos, end = 0, m = plain_match(s, n, anchor, &end), virtual[N_MAX + 1 + DRAFT_MAX];
     skua_error err = {0};
     CHECK(d->ops->propose(d, &q, &out, &err) == 0, "%s", err.message);
-    int32_t want = drafts_for(m, LOOKUP_MIN_MATCH, LOOKUP_MIN_SHORT);
+    int32_t want = drafts_for(m, q.full_block);
     want = want < n_max ? want : n_max;
     if (!CHECK(out.match == m && out.n == want, "%d tokens: match %d and %d drafts, expected %d and %d", n, out.match, out.n, m, want))
         return;

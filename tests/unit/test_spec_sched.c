@@ -103,7 +103,7 @@ static void test_evidence(void)
 static void test_surprise(void)
 {
     struct sched_accept a;
-    sched_accept_init(&a, NULL);
+    sched_accept_init(&a, 0.6, NULL);
     for (int i = 0; i < 60; i++)
         sched_accept_observe(&a, 2, 2, NULL);
     CHECK(sched_accept_mean(&a, 1) > 0.94 && a.good[0] + a.bad[0] <= 50, "mean %g", sched_accept_mean(&a, 1));
@@ -354,9 +354,12 @@ static void test_cost_table(void)
     CHECK(far / one > 1.2 && far / one < 1.35, "four times the context: %g", far / one);
     double ratio = sched_costs_verify(&costs, 2, 0) / sched_costs_verify(&costs, 1, 0);
     CHECK(fabs(ratio - 1.1 * 10.2 / 10.1) < 0.05, "width 2 takes the level of 1: %g", ratio);
+    CHECK(sched_costs_verify(&costs, 200, 1000) > sched_costs_verify(&costs, 100, 1000), "widths beyond the table");
     sched_costs_add_verify(&costs, 3, 1000, 1);
     CHECK(sched_costs_verify(&costs, 3, 1000) < 1.01 && sched_costs_verify(&costs, 2, 1000) > 0.5 * one, "jagged widths stay");
-    CHECK(sched_costs_verify(&costs, 200, 1000) > sched_costs_verify(&costs, 100, 1000), "widths beyond the table");
+    sched_costs_add_verify(&costs, 5, 1000, 1.2);
+    CHECK(fabs(sched_costs_verify(&costs, 4, 1000) - 1.1 * 1.1) < 0.01 && fabs(sched_costs_verify(&costs, 8, 1000) - 1.1 * 1.5) < 0.01,
+          "on the line through 3 and 5: %g %g", sched_costs_verify(&costs, 4, 1000), sched_costs_verify(&costs, 8, 1000));
     sched_costs_add_verify(&costs, 3, 1000, 0);
     sched_costs_add_verify(&costs, 3, 1000, (double)NAN);
     sched_costs_add_verify(&costs, 3, 1000, (double)INFINITY);
@@ -366,6 +369,40 @@ static void test_cost_table(void)
     sched_costs_add_draft(&costs, 1, 4, 8 * costs.drift);
     double four = sched_costs_draft(&costs, 1, 4) / costs.drift, eight = sched_costs_draft(&costs, 1, 8) / costs.drift;
     CHECK(fabs(four - 8) < 1e-5 && fabs(eight - 12) < 1e-5, "4 and 8 drafts: %g and %g", four, eight);
+}
+
+/* Whatever happens, times that are none included, a choice keeps to what was offered. */
+static void test_anything(void)
+{
+    static const enum sched_kind four[] = {SCHED_LOOKUP, SCHED_BLOCK, SCHED_CHAIN, SCHED_COMBINED};
+    static const double times[] = {0, 1, 50, 1e9, (double)INFINITY, (double)NAN};
+    uint64_t rng = 11;
+    start(4, four, 0);
+    for (int i = 0; i < 20000; i++) {
+        struct sched_ask a = {.ctx = (int32_t)(rng_next(&rng) % 300000), .remaining = 1 + (int32_t)(rng_next(&rng) % 40),
+                              .k_limit = (int32_t)(rng_next(&rng) % 40)};
+        for (int s = 0; s < 4; s++)
+            a.offers[s] = (struct sched_offer){(int32_t)(rng_next(&rng) % 40), (int32_t)(rng_next(&rng) % 30)};
+        if (i == 15000)
+            sched_remove(&sched, 2);
+        struct sched_round r = {.choice = sched_choose(&sched, &a), .ctx = a.ctx, .ids = zeros};
+        int32_t k = r.choice.k;
+        bool none = r.choice.source == SCHED_NONE;
+        CHECK(none == (k == 0) && k < a.remaining && k <= a.k_limit && k <= DRAFT_MAX && (none || k <= a.offers[r.choice.source].n),
+              "round %d: K %d of source %d", i, k, r.choice.source);
+        CHECK(i < 15000 || r.choice.source != 2, "round %d: a source that was removed", i);
+        CHECK(r.choice.hindsight == SCHED_NONE || (r.choice.hindsight == 1 && none), "round %d: hindsight", i);
+        r.n_accepted = (int32_t)(rng_next(&rng) % (uint64_t)(k + 1));
+        r.n_tested = r.n_accepted < k ? r.n_accepted + 1 : k;
+        r.n_drafted = none ? r.choice.n_hindsight : k;
+        r.n_verified = k;
+        r.match = none ? 0 : a.offers[r.choice.source].match;
+        r.n_ids = r.n_accepted + 1;
+        r.t_draft = times[rng_next(&rng) % 6];
+        r.t_verify = times[rng_next(&rng) % 6];
+        sched_observe(&sched, &r);
+    }
+    CHECK(sched.stats.rounds == 20000 && isfinite(costs.drift), "drift %g", costs.drift);
 }
 
 int main(void)
@@ -382,5 +419,6 @@ int main(void)
     test_memory();
     test_admit();
     test_cost_table();
+    test_anything();
     return support_finish("spec_sched");
 }
