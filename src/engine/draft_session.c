@@ -83,6 +83,7 @@ size_t session_draft_bytes(const skua_session *s)
 struct blob_part {
     int64_t n_pos; /* -1: lost */
     uint64_t size;
+    char name[sizeof((struct draft_source *)0)->name]; /* of the source: a state is of use to the same one only */
 };
 
 static size_t padded(size_t n) { return (n + 7) & ~(size_t)7; }
@@ -105,6 +106,7 @@ void session_draft_save(const skua_session *s, bool whole, void *blob)
         struct drafter *d = s->draft->drafters[i];
         d->save_whole = whole;
         struct blob_part part = {.n_pos = d->lost ? -1 : d->n_pos, .size = d->lost ? 0 : d->ops->save_size(d)};
+        memcpy(part.name, s->engine->draft->sources[i].name, sizeof part.name);
         memcpy(p, &part, sizeof part);
         p += sizeof part;
         memset(p, 0, padded(part.size));
@@ -114,14 +116,20 @@ void session_draft_save(const skua_session *s, bool whole, void *blob)
     }
 }
 
-/* The drafter at the session's length: by cutting what it has, or from its part of a blob (NULL: there is none). */
-static bool bring_back(struct drafter *d, int32_t n, const struct blob_part *part, const void *state)
+/* The drafter at the session's length: by cutting what it has, from its part of a blob (NULL: there is none), or, where tokens are all it
+   needs, from these. */
+static bool bring_back(struct drafter *d, const skua_session *s, const struct blob_part *part, const void *state)
 {
+    const int32_t n = s->seq.n_pos;
     bool ok = !d->lost && d->n_pos >= n && d->ops->truncate(d, n);
     if (part && part->n_pos == n && part->size) {
         if (!ok)
             d->ops->reset(d);
         ok = !d->ops->load(d, n, state, part->size, NULL);
+    }
+    if (!(ok && d->n_pos == n) && !d->needs.n_taps && !d->needs.hidden) {
+        d->ops->reset(d);
+        ok = !n || !d->ops->extend(d, &(struct draft_rows){.ids = s->tokens, .n = n}, NULL);
     }
     return ok && d->n_pos == n;
 }
@@ -139,7 +147,8 @@ void session_draft_load(skua_session *s, const void *blob, size_t size)
             size -= sizeof part;
         }
         const bool sound = told && part.size <= size && padded(part.size) <= size;
-        d->lost = !bring_back(d, s->seq.n_pos, sound ? &part : NULL, p);
+        const bool same = sound && !memcmp(part.name, s->engine->draft->sources[i].name, sizeof part.name);
+        d->lost = !bring_back(d, s, same ? &part : NULL, p);
         s->draft->sched.removed[i] = d->lost;
         if (told && !sound)
             p = NULL;

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "quant/type.h"
 
@@ -112,7 +113,19 @@ int engine_session_save(const skua_session *s, const char *path, const struct en
     return rc;
 }
 
-int skua_session_save(const skua_session *s, const char *path, skua_error *err) { return engine_session_save(s, path, NULL, 0, err); }
+int skua_session_save(const skua_session *s, const char *path, skua_error *err)
+{
+    struct engine_blob drafters = {.name = "drafters", .size = session_draft_save_size(s, true)};
+    void *data = drafters.size ? mem_alloc(drafters.size) : NULL;
+    if (drafters.size && !data)
+        return error_nomem(err, "state of the drafters", drafters.size);
+    if (data)
+        session_draft_save(s, true, data);
+    drafters.data = data;
+    int rc = engine_session_save(s, path, &drafters, data != NULL, err);
+    mem_free(data);
+    return rc;
+}
 
 /* ---- reading ---- */
 
@@ -274,7 +287,19 @@ int engine_session_load(skua_engine *e, const char *path, int32_t n_ctx, skua_se
     return rc;
 }
 
+static void load_drafters(void *user, skua_session *s, const struct engine_blob *blob)
+{
+    if (strcmp(blob->name, "drafters") != 0)
+        return;
+    *(bool *)user = true;
+    session_draft_load(s, blob->data, blob->size);
+}
+
 int skua_session_load(skua_engine *e, const char *path, int32_t n_ctx, skua_session **out, skua_error *err)
 {
-    return engine_session_load(e, path, n_ctx, out, NULL, NULL, err);
+    bool told = false;
+    int rc = engine_session_load(e, path, n_ctx, out, load_drafters, &told, err);
+    if (!rc && !told)
+        session_draft_load(*out, NULL, 0);
+    return rc;
 }
