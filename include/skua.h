@@ -254,6 +254,8 @@ typedef struct skua_generate_params {
     size_t n_stop;
     bool special;             /* print control tokens as their text */
     bool no_draft;            /* decode one token at a time whatever is attached */
+    bool rejection;           /* at a temperature above 0, drafts are drawn by the drafter and accepted by rejection sampling: the answer has
+                                 the same distribution, but is not the one that the seed gives without drafts */
     void (*on_round)(void *user, const skua_draft_round *round); /* called for every round with drafts; NULL */
     void (*on_note)(void *user, const char *note); /* called with a line about drafting that should be said once; NULL */
 } skua_generate_params;

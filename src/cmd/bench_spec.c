@@ -30,7 +30,8 @@ static int spec_round(struct spec_run *s, skua_error *err)
     struct draft_round round;
     int32_t best[DRAFT_MAX + 1], chosen[DRAFT_MAX + 1], a = 0;
     float logit[DRAFT_MAX + 1];
-    draft_round_begin(s->spec, token_at(s->r, skua_session_length(s->spec)), INT32_MAX, false, &round);
+    const struct draft_terms terms = {.remaining = INT32_MAX};
+    draft_round_begin(s->spec, token_at(s->r, skua_session_length(s->spec)), &terms, &round);
     const double begin = clock_seconds();
     skua_feed f = {.session = s->spec, .ids = round.ids, .n_ids = 1 + round.n, .want = SKUA_LOGITS_ARGMAX_ALL, .hold = round.n > 0,
                    .best_ids = best, .best_logits = logit};

@@ -49,7 +49,7 @@ static int parse_choice(const char *flag, const char *arg, const char *const nam
 
 int draft_option(struct draft_options *o, int c, const char *arg, skua_error *err)
 {
-    static const char *const taps[] = {"input", "output"}, *const causal[] = {"no", "yes"};
+    static const char *const taps[] = {"input", "output"}, *const causal[] = {"no", "yes"}, *const sampling[] = {"compare", "rejection"};
     skua_draft_params *p = &o->params;
     int64_t n = 0;
     int rc = 0, i = 0;
@@ -74,6 +74,10 @@ int draft_option(struct draft_options *o, int c, const char *arg, skua_error *er
     case DRAFT_OPT_CAUSAL:
         rc = parse_choice("--draft-causal", arg, causal, &i, err);
         p->causal = i;
+        break;
+    case DRAFT_OPT_SAMPLING:
+        rc = parse_choice("--draft-sampling", arg, sampling, &i, err);
+        o->rejection = i != 0;
         break;
     case DRAFT_OPT_IDS: p->head_ids = arg; break;
     default: return 0;

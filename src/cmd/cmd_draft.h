@@ -11,20 +11,21 @@
 struct draft_options {
     skua_draft_params params;
     int32_t *schedule; /* behind params.schedule */
+    bool rejection;    /* skua_generate_params.rejection */
     bool given;        /* an option other than --draft was given */
 };
 #define DRAFT_OPTIONS_INIT {.params = SKUA_DRAFT_DEFAULTS}
 
 enum {
     DRAFT_OPT = 1100, DRAFT_OPT_MAX, DRAFT_OPT_MIN_GAIN, DRAFT_OPT_FIXED, DRAFT_OPT_SCHEDULE, DRAFT_OPT_FORCE, DRAFT_OPT_TAPS, DRAFT_OPT_CAUSAL,
-    DRAFT_OPT_IDS
+    DRAFT_OPT_SAMPLING, DRAFT_OPT_IDS
 };
 #define DRAFT_LONGS \
     {"draft", required_argument, NULL, DRAFT_OPT}, {"draft-max", required_argument, NULL, DRAFT_OPT_MAX}, \
     {"draft-min-gain", required_argument, NULL, DRAFT_OPT_MIN_GAIN}, {"draft-fixed", required_argument, NULL, DRAFT_OPT_FIXED}, \
     {"draft-schedule", required_argument, NULL, DRAFT_OPT_SCHEDULE}, {"draft-force", no_argument, NULL, DRAFT_OPT_FORCE}, \
     {"draft-taps", required_argument, NULL, DRAFT_OPT_TAPS}, {"draft-causal", required_argument, NULL, DRAFT_OPT_CAUSAL}, \
-    {"draft-ids", required_argument, NULL, DRAFT_OPT_IDS}
+    {"draft-sampling", required_argument, NULL, DRAFT_OPT_SAMPLING}, {"draft-ids", required_argument, NULL, DRAFT_OPT_IDS}
 #define DRAFT_HELP \
     "      --draft WHAT         speculative decoding, which changes no answer: a drafter FILE (DFlash, DFlash2, DSpark, MTP head), 'mtp'\n" \
     "                           (the model's own block), 'lookup' (what the text repeats), 'auto' (both), 'none' (default)\n" \
@@ -33,6 +34,7 @@ enum {
     "      --draft-fixed K      K drafts in every round, without adaptation\n" \
     "      --draft-schedule L   numbers of drafts of the rounds, separated by commas, again and again\n" \
     "      --draft-force        draft whenever there is something to propose\n" \
+    "      --draft-sampling S   with a temperature: 'compare' (default) gives the seed's own answer; 'rejection' another one, equally likely\n" \
     "      --draft-taps A, --draft-causal yes|no, --draft-ids FILE   of DFlash files: layers are numbered by 'input' or 'output';\n" \
     "                           rows of a block see only those before them, or all; the only tokens that are drafted\n"
 

@@ -120,7 +120,7 @@ int run_answer(struct run *r, const struct token_vec *prompt, bool thinking, sku
     if (!r->n_reused)
         skua_session_reset(r->session);
     skua_generate_params p = {.sampling = settings.params, .max_tokens = (int32_t)r->opt.max_tokens, .stop = r->opt.stop,
-                              .n_stop = r->opt.n_stop, .special = r->opt.special, .on_note = on_note,
+                              .n_stop = r->opt.n_stop, .special = r->opt.special, .on_note = on_note, .rejection = r->opt.draft.rejection,
                               .on_round = r->trace ? on_round : NULL};
     term_printer_init(&o.out, stdout, r->term.out_tty);
     term_printer_init(&o.thoughts, stderr, r->term.err_tty);

@@ -143,6 +143,10 @@ static int add_sources(skua_engine *e, struct engine_draft *d, const skua_draft_
         add_mtp(e, d, &e->weights.mtp, mtp_bytes(e), "mtp (bundled)");
     if (!mtp)
         add_lookup(d);
+    if (d->sources[0].dflash) {
+        add_source(d, SCHED_COMBINED, "combined", "both: drafts where the text does not repeat, copies where it does");
+        d->costs.draft_fixed[d->n_sources - 1] = d->costs.draft_fixed[0];
+    }
     return 0;
 }
 
@@ -216,7 +220,7 @@ static void on_rows(void *user, skua_session *s, const struct draft_rows *rows)
     (void)user;
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
-        if (!d->lost && (d->n_pos != rows->pos || d->ops->extend(d, rows, NULL)))
+        if (d && !d->lost && (d->n_pos != rows->pos || d->ops->extend(d, rows, NULL)))
             d->lost = true;
     }
 }

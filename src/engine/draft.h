@@ -5,6 +5,7 @@
 
 #include "base/strbuf.h"
 #include "engine/engine.h"
+#include "spec/combine.h"
 #include "spec/dflash.h"
 #include "spec/mtp.h"
 #include "spec/mtp_file.h"
@@ -36,9 +37,11 @@ void engine_draft_free(skua_engine *e); /* also when there is none */
 
 /* A session's part. */
 struct session_draft {
-    struct drafter *drafters[SCHED_MAX_SOURCES]; /* as engine_draft.sources */
+    struct drafter *drafters[SCHED_MAX_SOURCES]; /* as engine_draft.sources; NULL: made of the others (SCHED_COMBINED) */
+    struct combine_gate gate;
     struct sched sched;
     bool told_lost[SCHED_MAX_SOURCES];
+    struct draft copy;                       /* lookup's part of a combined proposal */
     struct draft offered[SCHED_MAX_SOURCES]; /* this round's proposals; lookup's before the choice */
 };
 
@@ -63,8 +66,16 @@ struct draft_round {
     double begin, t_draft, t_verify, t_commit; /* seconds; the last two are the caller's to add to */
 };
 
-/* Decide and draft. remaining: tokens that may still be published, at least 1. Without drafting, or when that is what pays: n = 0. */
-void draft_round_begin(skua_session *s, int32_t anchor, int32_t remaining, bool no_draft, struct draft_round *r);
+/* How a round may draft. */
+struct draft_terms {
+    int32_t remaining;  /* tokens that may still be published, at least 1 */
+    bool off;           /* do not */
+    double temperature; /* above 0: drafts are sampled, for rejection sampling */
+    uint64_t seed;
+};
+
+/* Decide and draft. Without drafters, or when that is what pays: n = 0. */
+void draft_round_begin(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r);
 
 /* What came of it: the tokens that were chosen behind the anchor, at least one unless the round failed. */
 void draft_round_end(skua_session *s, const struct draft_round *r, const int32_t *chosen, int32_t n_chosen);

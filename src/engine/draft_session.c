@@ -14,6 +14,8 @@ static int create_drafter(const skua_engine *e, const struct draft_source *s, st
     (void)e;
     if (s->dflash)
         return dflash_drafter(s->dflash, s->name, out, err);
+    if (s->kind == SCHED_COMBINED)
+        return 0;
     if (s->kind == SCHED_CHAIN)
         return mtp_create(&s->mtp, out, err);
     return lookup_create(LOOKUP_MIN_MATCH, LOOKUP_MIN_SHORT, DRAFT_MAX, out, err);
@@ -64,8 +66,9 @@ void session_draft_reset(skua_session *s)
         return;
     for (int32_t i = 0; i < s->engine->draft->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
-        d->ops->reset(d);
-        s->draft->sched.removed[i] = d->lost; /* what was learned stays */
+        if (d)
+            d->ops->reset(d);
+        s->draft->sched.removed[i] = d && d->lost; /* what was learned stays */
     }
     sched_forget_shadows(&s->draft->sched);
 }
@@ -74,7 +77,7 @@ size_t session_draft_bytes(const skua_session *s)
 {
     size_t size = s->draft ? sizeof *s->draft : 0;
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++)
-        size += s->draft->drafters[i]->ops->bytes(s->draft->drafters[i]);
+        size += s->draft->drafters[i] ? s->draft->drafters[i]->ops->bytes(s->draft->drafters[i]) : 0;
     return size;
 }
 
@@ -93,6 +96,8 @@ size_t session_draft_save_size(const skua_session *s, bool whole)
     size_t size = 0;
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
+        if (!d)
+            continue;
         d->save_whole = whole;
         size += sizeof(struct blob_part) + (d->lost ? 0 : padded(d->ops->save_size(d)));
     }
@@ -104,6 +109,8 @@ void session_draft_save(const skua_session *s, bool whole, void *blob)
     char *p = blob;
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
+        if (!d)
+            continue;
         d->save_whole = whole;
         struct blob_part part = {.n_pos = d->lost ? -1 : d->n_pos, .size = d->lost ? 0 : d->ops->save_size(d)};
         memcpy(part.name, s->engine->draft->sources[i].name, sizeof part.name);
@@ -140,6 +147,8 @@ void session_draft_load(skua_session *s, const void *blob, size_t size)
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
         struct blob_part part;
+        if (!d)
+            continue;
         const bool told = p && size >= sizeof part;
         if (told) {
             memcpy(&part, p, sizeof part);
@@ -169,12 +178,22 @@ static void lose(skua_session *s, int32_t source)
     sched_remove(&s->draft->sched, source);
 }
 
+/* The number of the source of a kind, or SCHED_NONE. */
+static int32_t source_of(const skua_session *s, enum sched_kind kind)
+{
+    for (int32_t i = 0; i < s->engine->draft->n_sources; i++)
+        if (s->engine->draft->sources[i].kind == kind)
+            return i;
+    return SCHED_NONE;
+}
+
 /* Ask a drafter for n drafts behind the anchor; how many it gives. A drafter that fails is taken away. */
-static int32_t propose(skua_session *s, int32_t source, int32_t anchor, int32_t n, bool full_block)
+static int32_t propose(skua_session *s, int32_t source, int32_t anchor, int32_t n, bool full_block, const struct draft_terms *t,
+                       struct draft *draft)
 {
     struct drafter *d = s->draft->drafters[source];
-    struct draft *draft = &s->draft->offered[source];
-    struct draft_request q = {.anchor = anchor, .n_max = n < d->n_max ? n : d->n_max, .full_block = full_block};
+    struct draft_request q = {.anchor = anchor, .n_max = n < d->n_max ? n : d->n_max, .full_block = full_block,
+                              .temperature = t->temperature, .seed = t->seed};
     draft->n = draft->match = 0;
     if (d->ops->propose(d, &q, draft, NULL)) {
         lose(s, source);
@@ -183,19 +202,45 @@ static int32_t propose(skua_session *s, int32_t source, int32_t anchor, int32_t 
     return draft->n;
 }
 
+/* A block and a copy, made one. */
+static int32_t propose_both(skua_session *s, int32_t anchor, int32_t n, const struct draft_terms *t, struct draft *out)
+{
+    const int32_t block = source_of(s, SCHED_BLOCK), lookup = source_of(s, SCHED_LOOKUP);
+    struct draft *copy = &s->draft->copy;
+    out->n = 0;
+    if (propose(s, block, anchor, n, true, t, &s->draft->offered[block]) < 1 || propose(s, lookup, anchor, n, true, t, copy) < 1)
+        return 0;
+    combine_drafts(&s->draft->offered[block], copy, n, out);
+    return out->n;
+}
+
+/* What the two together can do: the block, and more where the gate lets it. */
+static struct sched_offer offer_both(const skua_session *s, const struct sched_ask *ask, int32_t limit)
+{
+    const int32_t block = source_of(s, SCHED_BLOCK), lookup = source_of(s, SCHED_LOOKUP);
+    const int32_t match = ask->offers[lookup].match, most = ask->offers[block].n;
+    if (most < 1 || match < COMBINE_WEAK)
+        return (struct sched_offer){0};
+    return (struct sched_offer){.n = combine_long(&s->draft->gate, s->engine->n_sessions) ? limit : most, .match = match};
+}
+
 /* What the sources can do now. Lookup is asked right away: it costs nothing, and its match decides. */
-static void fill_offers(skua_session *s, int32_t anchor, int32_t limit, struct sched_ask *ask)
+static void fill_offers(skua_session *s, int32_t anchor, int32_t limit, const struct draft_terms *t, struct sched_ask *ask)
 {
     const struct engine_draft *e = s->engine->draft;
     for (int32_t i = 0; i < e->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
+        if (!d) { /* comes behind those that it is made of */
+            ask->offers[i] = offer_both(s, ask, limit);
+            continue;
+        }
         if (d->lost || d->n_pos != s->seq.n_pos) {
             if (!s->draft->sched.removed[i])
                 lose(s, i);
             continue;
         }
         if (e->sources[i].kind == SCHED_LOOKUP) {
-            ask->offers[i].n = propose(s, i, anchor, limit, false);
+            ask->offers[i].n = propose(s, i, anchor, limit, false, t, &s->draft->offered[i]);
             ask->offers[i].match = s->draft->offered[i].match;
         } else
             ask->offers[i].n = d->n_max;
@@ -211,32 +256,42 @@ static void shadow_the_others(skua_session *s, const struct draft_round *r)
             sched_shadow(&s->draft->sched, i, &s->draft->offered[i]);
 }
 
-void draft_round_begin(skua_session *s, int32_t anchor, int32_t remaining, bool no_draft, struct draft_round *r)
+/* The drafts of the source that was chosen. */
+static int32_t draft_chosen(skua_session *s, int32_t anchor, const struct draft_terms *t, const struct sched_choice *c)
+{
+    struct draft *draft = &s->draft->offered[c->source];
+    int32_t n = draft->n; /* lookup's is there */
+    if (s->engine->draft->sources[c->source].kind == SCHED_COMBINED)
+        n = propose_both(s, anchor, c->k, t, draft);
+    else if (s->engine->draft->sources[c->source].kind != SCHED_LOOKUP)
+        n = propose(s, c->source, anchor, c->k, c->full_block, t, draft);
+    return n < c->k ? n : c->k;
+}
+
+void draft_round_begin(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r)
 {
     *r = (struct draft_round){.choice = {.source = SCHED_NONE, .hindsight = SCHED_NONE}, .ids = {anchor}, .ctx = s->seq.n_pos,
                               .begin = clock_seconds()};
-    if (!s->draft || no_draft)
+    if (!s->draft || t->off)
         return;
     const int32_t room = s->n_ctx - s->seq.n_pos - 1, max = s->engine->draft->max ? s->engine->draft->max : DRAFT_MAX;
-    struct sched_ask ask = {.ctx = s->seq.n_pos, .remaining = remaining, .k_limit = room < max ? (room > 0 ? room : 0) : max};
+    struct sched_ask ask = {.ctx = s->seq.n_pos, .remaining = t->remaining, .k_limit = room < max ? (room > 0 ? room : 0) : max};
     for (int32_t i = 0; i < s->engine->draft->n_sources; i++)
         s->draft->offered[i].n = 0;
     if (ask.k_limit > 0)
-        fill_offers(s, anchor, ask.k_limit, &ask);
+        fill_offers(s, anchor, ask.k_limit, t, &ask);
     r->choice = sched_choose(&s->draft->sched, &ask);
     const double begin = clock_seconds();
     const int32_t source = r->choice.source;
-    if (r->choice.hindsight != SCHED_NONE && propose(s, r->choice.hindsight, anchor, r->choice.n_hindsight, true) > 0)
+    if (r->choice.hindsight != SCHED_NONE && propose(s, r->choice.hindsight, anchor, r->choice.n_hindsight, true, t, &s->draft->offered[r->choice.hindsight]) > 0)
         sched_shadow(&s->draft->sched, r->choice.hindsight, &s->draft->offered[r->choice.hindsight]);
     if (r->choice.k > 0) {
         struct draft *draft = &s->draft->offered[source];
-        const bool lookup = s->engine->draft->sources[source].kind == SCHED_LOOKUP;
-        int32_t n = lookup ? draft->n : propose(s, source, anchor, r->choice.k, r->choice.full_block);
-        n = n < r->choice.k ? n : r->choice.k;
-        r->n_drafted = n;
-        r->match = draft->match;
+        r->n = r->n_drafted = draft_chosen(s, anchor, t, &r->choice);
+        r->match = ask.offers[source].match;
         r->t_draft = clock_seconds() - begin;
-        r->n = n > 0 ? sched_truncate(&s->draft->sched, &r->choice, draft, n, r->ctx, r->t_draft) : 0;
+        if (r->n > 0 && t->temperature == 0) /* confidences of drawn drafts must not decide which are tested: spec/reject.h */
+            r->n = sched_truncate(&s->draft->sched, &r->choice, draft, r->n, r->ctx, r->t_draft);
         memcpy(r->ids + 1, draft->ids, (size_t)r->n * sizeof *r->ids);
     } else
         r->t_draft = clock_seconds() - begin;
@@ -261,6 +316,9 @@ void draft_round_end(skua_session *s, const struct draft_round *r, const int32_t
     }
     o.t_other = clock_seconds() - r->begin - r->t_draft - r->t_verify - r->t_commit;
     sched_observe(&s->draft->sched, &o);
+    const int32_t block = source_of(s, SCHED_BLOCK);
+    if (block != SCHED_NONE)
+        combine_observe(&s->draft->gate, n_chosen, s->draft->drafters[block]->n_max);
 }
 
 /* ---- what is said ---- */
@@ -269,7 +327,7 @@ bool session_draft_note(skua_session *s, char *line, size_t size)
 {
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
         const char *name = s->engine->draft->sources[i].name;
-        if (s->draft->drafters[i]->lost && !s->draft->told_lost[i]) {
+        if (s->draft->drafters[i] && s->draft->drafters[i]->lost && !s->draft->told_lost[i]) {
             s->draft->told_lost[i] = true;
             snprintf(line, size, "%s has lost its context and drafts no more in this session", name);
             return true;
@@ -296,7 +354,7 @@ skua_draft_stats skua_session_draft_stats(const skua_session *s)
     for (int32_t i = 0; i < out.n_sources; i++) {
         out.sources[i].name = s->engine->draft->sources[i].name;
         out.sources[i].rounds = st->used[i];
-        out.sources[i].lost = s->draft->drafters[i]->lost;
+        out.sources[i].lost = s->draft->drafters[i] && s->draft->drafters[i]->lost;
         memcpy(out.sources[i].tested, st->tested[i], sizeof out.sources[i].tested);
         memcpy(out.sources[i].accepted, st->accepted[i], sizeof out.sources[i].accepted);
     }

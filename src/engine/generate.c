@@ -14,6 +14,7 @@
 #include "sample/history.h"
 #include "sample/sampler.h"
 #include "sample/stop.h"
+#include "spec/reject.h"
 #include "tok/detok.h"
 #include "tok/tokenizer.h"
 
@@ -160,8 +161,18 @@ static int eval_round(struct run *r, const int32_t *ids, int32_t n, skua_error *
     return skua_eval(r->session->engine, &feed, 1, NULL, r->user, err);
 }
 
-/* The token behind row i, which will stand at position pos. */
-static int choose(struct run *r, int32_t i, int64_t pos, int32_t *id, skua_error *err)
+/* A draft that was drawn by its drafter, tested against the distribution of row i. */
+static int test_draft(struct run *r, const float *row, const struct draft *draft, int32_t i, int64_t pos, int32_t *id, skua_error *err)
+{
+    struct sampler_distribution p;
+    int rc = sampler_distribution(&r->sampler, &r->history, row, r->session->engine->config.n_vocab, (uint64_t)pos, &p, err);
+    if (!rc)
+        reject_test(&p, draft, i, r->params->sampling.seed, (uint64_t)pos, id);
+    return rc;
+}
+
+/* The token behind row i, which will stand at position pos. draft: the round's drafts if they are to be tested by rejection, else NULL. */
+static int choose(struct run *r, int32_t i, int64_t pos, const struct draft *draft, int32_t *id, skua_error *err)
 {
     const int n_vocab = r->session->engine->config.n_vocab;
     if (r->argmax) {
@@ -172,14 +183,16 @@ static int choose(struct run *r, int32_t i, int64_t pos, int32_t *id, skua_error
             r->logits[k] = k == r->best_ids[i] ? r->best_logits[i] : -INFINITY;
     }
     const float *row = r->argmax ? r->logits : r->logits + (size_t)i * (size_t)n_vocab;
+    if (draft)
+        return test_draft(r, row, draft, i, pos, id, err);
     return sampler_sample(&r->sampler, &r->history, row, n_vocab, (uint64_t)pos, id, err);
 }
 
 /* Choose the token behind row i and publish it; it is the new anchor unless it ends the answer. */
-static int next_token(struct run *r, int32_t i, int64_t pos, int32_t *id, skua_error *err)
+static int next_token(struct run *r, int32_t i, int64_t pos, const struct draft *draft, int32_t *id, skua_error *err)
 {
     skua_engine *e = r->session->engine;
-    int rc = choose(r, i, pos, id, err);
+    int rc = choose(r, i, pos, draft, id, err);
     if (rc)
         return rc;
     size_t n;
@@ -220,11 +233,15 @@ static void tell(struct run *r, const struct draft_round *round, int32_t accepte
 static int round_of(struct run *r, skua_error *err)
 {
     skua_session *s = r->session;
-    const int32_t remaining = r->params->max_tokens >= 0 ? r->params->max_tokens - r->result->n_generated : INT32_MAX;
+    const skua_sampling *sampling = &r->params->sampling;
+    const bool rejection = r->params->rejection && sampling->temperature > 0;
+    const struct draft_terms terms = {
+        .remaining = r->params->max_tokens >= 0 ? r->params->max_tokens - r->result->n_generated : INT32_MAX, .off = r->params->no_draft,
+        .temperature = rejection ? sampling->temperature : 0, .seed = sampling->seed};
     const int64_t pos = s->seq.n_pos + 1;
     struct draft_round round;
     int32_t chosen[DRAFT_MAX + 1], n_chosen = 0;
-    draft_round_begin(s, r->anchor, remaining, r->params->no_draft, &round);
+    draft_round_begin(s, r->anchor, &terms, &round);
     const double begin = clock_seconds();
     int rc = eval_round(r, round.ids, round.n, err);
     round.t_verify = clock_seconds() - begin;
@@ -232,7 +249,8 @@ static int round_of(struct run *r, skua_error *err)
         return rc;
     int32_t row = 0;
     for (;; row++) {
-        rc = next_token(r, row, pos + row, &chosen[row], err);
+        const struct draft *tested = rejection && row < round.n ? &s->draft->offered[round.choice.source] : NULL;
+        rc = next_token(r, row, pos + row, tested, &chosen[row], err);
         n_chosen += !rc;
         if (rc || r->result->finish != SKUA_FINISH_NONE || row == round.n || chosen[row] != round.ids[row + 1])
             break;
@@ -263,7 +281,7 @@ int skua_generate(skua_session *s, const int32_t *prompt, int32_t n_prompt, cons
         result->finish = SKUA_FINISH_MAX_TOKENS;
     int32_t first;
     if (!rc && result->finish == SKUA_FINISH_NONE)
-        rc = next_token(&r, 0, s->seq.n_pos, &first, err);
+        rc = next_token(&r, 0, s->seq.n_pos, NULL, &first, err);
     while (!rc && result->finish == SKUA_FINISH_NONE)
         rc = round_of(&r, err);
     if (result->n_generated) { /* also after an error: what was generated is not lost */
