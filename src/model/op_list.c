@@ -35,7 +35,7 @@ void op_emit_matmul(struct op_list *l, int layer, const char *role, const struct
 size_t op_act_bytes(enum kern_act kind, int32_t n, int32_t n_rows)
 {
     const int32_t block = kind == KERN_ACT_Q12_32 ? 32 : 256;
-    return kind == KERN_ACT_F32 || n % block != 0 ? 0 : kern_act_bytes(kind, n) * (size_t)n_rows;
+    return kind == KERN_ACT_F32 || n < 1 || n % block != 0 ? 0 : kern_act_bytes(kind, n) * (size_t)n_rows;
 }
 
 size_t op_take(size_t *end, size_t bytes)
