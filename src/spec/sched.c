@@ -11,6 +11,7 @@
 #define CREDIT_CAP 1.5     /* passes of two rows */
 #define RATE_FADE 0.98
 #define FIRST_MEAN 0.6     /* acceptance at depth 1 of a model drafter that nothing is known of */
+#define PAUSE 32           /* tokens without a draft */
 #define POOR_TESTED 64
 #define POOR_MEAN 0.2
 
@@ -342,8 +343,13 @@ void sched_observe(struct sched *s, const struct sched_round *r)
     if (!r->shared)
         sched_costs_add_verify(c, r->n_verified + 1, r->ctx, pass);
     int32_t n_drafted = r->choice.source != SCHED_NONE ? r->n_drafted : r->choice.n_hindsight;
-    if (drafter != SCHED_NONE && n_drafted > 0 && !r->choice.full_block)
-        sched_costs_add_draft(c, drafter, n_drafted, r->t_draft);
+    if (drafter != SCHED_NONE && n_drafted > 0) {
+        /* After a pause a drafter also catches up with the tokens since: then its time only says how much a draft costs at most. */
+        bool pause = s->stats.tokens - r->n_ids - s->drafted_at[drafter] > PAUSE || !s->drafted_at[drafter];
+        if (!r->choice.full_block && (!pause || r->t_draft < sched_costs_draft(c, drafter, n_drafted)))
+            sched_costs_add_draft(c, drafter, n_drafted, r->t_draft);
+        s->drafted_at[drafter] = s->stats.tokens;
+    }
     for (int32_t i = 0; i < s->config.n_sources; i++) {
         for (int32_t b = 0; b < SCHED_BUCKETS_MATCH; b++)
             sched_accept_advance(&s->accept[i][b], r->n_ids);

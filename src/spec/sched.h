@@ -116,6 +116,7 @@ struct sched {
     double credit, credit_cap;           /* seconds */
     double sum_tokens, sum_seconds;      /* of recent rounds, fading */
     int32_t at;                          /* in the script */
+    int64_t drafted_at[SCHED_MAX_SOURCES]; /* tokens published when a source drafted last; 0: never */
     struct sched_stats stats;
 };
 

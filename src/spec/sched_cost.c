@@ -6,6 +6,7 @@
 
 #define UNMEASURED_WIDTH 1.10
 #define OTHER_BUCKET 1.02 /* per bucket */
+#define MEASURED 3        /* samples: the first pass of a process is slow */
 #define DRIFT_RATE 0.06
 #define DRIFT_CLIP 0.25   /* of the logarithm of one round's ratio: a stall is no drift */
 #define DRIFT_SAMPLES 5   /* a cell tells of drift once it has so many */
@@ -156,5 +157,9 @@ void sched_costs_add_draft(struct sched_costs *c, int32_t source, int32_t k, dou
 
 bool sched_costs_measured(const struct sched_costs *c, int32_t width)
 {
-    return width_level(c, width < SCHED_MAX_WIDTH ? width : SCHED_MAX_WIDTH, 0) > 0;
+    const struct sched_cell *row = c->verify[width < SCHED_MAX_WIDTH ? width : SCHED_MAX_WIDTH];
+    int32_t n = 0;
+    for (int32_t b = 0; b < SCHED_BUCKETS; b++)
+        n += row[b].n < MEASURED ? row[b].n : MEASURED;
+    return n >= MEASURED;
 }

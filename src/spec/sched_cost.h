@@ -62,6 +62,6 @@ double sched_costs_draft(const struct sched_costs *c, int32_t source, int32_t k)
 void sched_costs_add_verify(struct sched_costs *c, int32_t width, int32_t ctx, double seconds);
 void sched_costs_add_draft(struct sched_costs *c, int32_t source, int32_t k, double seconds);
 
-bool sched_costs_measured(const struct sched_costs *c, int32_t width); /* in any bucket */
+bool sched_costs_measured(const struct sched_costs *c, int32_t width); /* often enough, in any bucket */
 
 #endif

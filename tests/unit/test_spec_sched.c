@@ -24,7 +24,8 @@ static void start(int32_t n_sources, const enum sched_kind *kinds, double min_ga
         config.kinds[i] = kinds[i];
         sched_costs_source(&costs, i, kinds[i] == SCHED_BLOCK ? 2 : 0, kinds[i] == SCHED_CHAIN ? 0.5 : 0);
     }
-    sched_costs_add_verify(&costs, 1, 1000, flat(1));
+    for (int i = 0; i < 3; i++)
+        sched_costs_add_verify(&costs, 1, 1000, flat(1));
     sched_init(&sched, &config);
 }
 
@@ -235,7 +236,7 @@ static void test_shadow(void)
     struct sched_accept *a = &sched.accept[0][0], before = *a;
     struct draft d = {.n = 5, .ids = {5, 6, 7, 1, 2}, .confidence = {-1, -1, -1, -1, -1}};
     struct sched_round r = {.choice = {.source = SCHED_NONE, .hindsight = 0, .n_hindsight = 5}, .ctx = 10, .n_drafted = 5, .ids = text,
-                            .n_ids = 1, .t_draft = 3, .t_verify = 1};
+                            .n_ids = 1, .t_draft = 1, .t_verify = 1}; /* less than expected */
     sched_shadow(&sched, 0, &d);
     for (int i = 0; i < 5; i++, r.ids++) {
         sched_observe(&sched, &r);

@@ -105,7 +105,8 @@ static void start(const struct sim *m, struct sched *s, struct sched_costs *cost
         sched_costs_source(costs, i, m->sources[i].fixed, m->sources[i].each);
     }
     for (int32_t w = 1; !m->cold && w <= m->k_max + 1; w *= 2) /* what an engine times once while it is idle */
-        sched_costs_add_verify(costs, w, 1000, m->curve[w - 1]);
+        for (int i = 0; i < 3; i++)
+            sched_costs_add_verify(costs, w, 1000, m->curve[w - 1]);
     sched_init(s, &config);
 }
 
