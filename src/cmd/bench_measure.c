@@ -383,7 +383,7 @@ static int prepare(struct bench_run *r, skua_error *err)
     const int32_t deepest = max32(o->pp.n || o->tg.n ? largest(&o->depth) : 0, o->batch.n || o->seqs.n || o->n_accept ? (int32_t)o->batch_depth : 0);
     const size_t rows = (size_t)max32(1, max32(largest(&o->batch), largest(&o->seqs))), repeat = (size_t)o->repeat;
     const size_t samples = repeat * (size_t)max32(largest(&o->tg), 2 * max32(1, max32(o->batch.n, o->seqs.n)));
-    r->n_ids = deepest + feeds;
+    r->n_ids = deepest + max32(feeds, bench_speculate_tokens(o));
     if (r->n_ids > info.n_ctx_train)
         opts_warn("bench", "up to %d tokens are held, more than the %d this model was trained for", r->n_ids, info.n_ctx_train);
     r->logits = mem_alloc(rows * (size_t)info.n_vocab * sizeof *r->logits);

@@ -29,5 +29,6 @@ void bench_run_advance(struct bench_run *r, int32_t steps);         /* so many s
 /* --spec-sim at the depth where the session stands. */
 int bench_speculate(struct bench_run *r, skua_error *err);
 uint64_t bench_speculate_units(const struct bench_options *o); /* steps */
+int32_t  bench_speculate_tokens(const struct bench_options *o); /* most tokens behind that depth, 0 without --spec-sim */
 
 #endif

@@ -21,8 +21,8 @@ static bool accepted(struct spec_run *s)
     return rng_uniform(s->r->b->opt->seed, 1, s->draws++) < s->out->p;
 }
 
-/* What stands at a position, for the model's eyes only. */
-static int32_t token_at(const struct bench_run *r, int32_t pos) { return r->ids[pos % r->n_ids]; }
+/* What stands at a position. Nothing that stands before it: lookup must not find more than a drafter would. */
+static int32_t token_at(const struct bench_run *r, int32_t pos) { return r->ids[pos]; }
 
 static int spec_round(struct spec_run *s, skua_error *err)
 {
@@ -94,7 +94,7 @@ static int turn(struct spec_run *s, double *ratio, skua_error *err)
 static int measure(struct bench_run *r, struct bench_spec *out, skua_error *err)
 {
     struct spec_run s = {.r = r, .out = out};
-    const int32_t room = r->depth + ((int32_t)r->b->opt->repeat + 1) * (TURN_TOKENS + DRAFT_MAX + 1) + DRAFT_MAX + 1;
+    const int32_t room = r->depth + bench_speculate_tokens(r->b->opt);
     int rc = skua_session_create(r->b->engine, room, &s.spec, err);
     if (!rc)
         rc = skua_session_create(r->b->engine, room, &s.plain, err);
@@ -136,4 +136,9 @@ int bench_speculate(struct bench_run *r, skua_error *err)
 uint64_t bench_speculate_units(const struct bench_options *o)
 {
     return (uint64_t)o->n_accept * (uint64_t)o->repeat * 2 * TURN_TOKENS;
+}
+
+int32_t bench_speculate_tokens(const struct bench_options *o)
+{
+    return o->n_accept ? ((int32_t)o->repeat + 1) * (TURN_TOKENS + DRAFT_MAX + 1) + DRAFT_MAX + 1 : 0;
 }

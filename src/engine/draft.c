@@ -11,7 +11,20 @@
 
 /* Guesses, replaced by measurements within a few rounds. Only their proportions matter then. */
 #define GUESS_BANDWIDTH 20e9 /* bytes per second */
-#define GUESS_MACS 40e9      /* multiply-adds per second and thread */
+
+/* Multiply-adds per second and thread. */
+static double guess_macs(const struct dev *d)
+{
+    static const struct {
+        const char *kernels;
+        double rate;
+    } guesses[] = {{"avx512vnni", 100e9}, {"avx512", 50e9}, {"avxvnni", 60e9}, {"avx2", 40e9},
+                   {"i8mm", 80e9}, {"dotprod", 50e9}, {"neon", 20e9}};
+    for (size_t i = 0; i < sizeof guesses / sizeof *guesses; i++)
+        if (!strcmp(d->kernels, guesses[i].kernels))
+            return guesses[i].rate;
+    return 2e9;
+}
 
 /* What a tensor's bytes and multiply-adds are per row, of routed experts only those that a row uses. */
 static void add_tensor(const skua_engine *e, const struct gguf_tensor *t, struct sched_prior *p)
@@ -32,7 +45,7 @@ static void add_tensor(const skua_engine *e, const struct gguf_tensor *t, struct
 static struct sched_prior target_prior(const skua_engine *e)
 {
     const struct model_config *c = &e->config;
-    struct sched_prior p = {.bandwidth = GUESS_BANDWIDTH, .mac_rate = GUESS_MACS * e->dev->n_threads};
+    struct sched_prior p = {.bandwidth = GUESS_BANDWIDTH, .mac_rate = guess_macs(e->dev) * e->dev->n_threads};
     for (uint32_t i = 0; i < gguf_tensor_count(e->gguf); i++)
         add_tensor(e, gguf_tensor_at(e->gguf, i), &p);
     p.bytes_row += 2.0 * (double)config_state_bytes(c);
