@@ -7,6 +7,9 @@
 #define CHANGE_GAIN 1.05   /* the incumbent changes at once; */
 #define CHANGE_TIMES 6     /* below that when so many decisions in a row say the same */
 #define PROBE_GAIN 1.02    /* what an arm must be able to be better */
+/* Credit at the begin of a session: trials, and the steps of plain decoding that one of them may take at most. */
+#define FIRST_TRIALS 2
+#define FIRST_STEPS 1.0
 #define PROBE_SHARE 0.01   /* of the time that pays for probes */
 #define CREDIT_CAP 1.5     /* passes of two rows */
 #define RATE_FADE 0.98
@@ -195,6 +198,18 @@ static bool hindsight(const struct sched *s, const struct sched_ask *ask, const 
     return false;
 }
 
+/* What a session is given to begin with: trials of the dearest block drafter, judged by hindsight. Two tell a good drafter from a bad one
+   well enough to go on with it, and cost a useless one about two steps. */
+static void grant(struct sched *s, const struct sched_ask *ask)
+{
+    double most = 0;
+    for (int32_t i = 0; i < s->config.n_sources; i++)
+        if (s->config.kinds[i] == SCHED_BLOCK && ask->offers[i].n > 0)
+            most = fmax(most, sched_costs_draft(s->config.costs, i, min_i(ask->offers[i].n, DRAFT_MAX)));
+    s->granted = true;
+    s->credit += FIRST_TRIALS * fmin(most, FIRST_STEPS * sched_costs_verify(s->config.costs, 1, ask->ctx));
+}
+
 static struct sched_choice adapt(struct sched *s, const struct sched_ask *ask)
 {
     struct arm arms[1 + SCHED_MAX_SOURCES * DRAFT_MAX];
@@ -203,6 +218,8 @@ static struct sched_choice adapt(struct sched *s, const struct sched_ask *ask)
         s->rate = rate_of(&(struct arm){.tokens = 1, .seconds = sched_costs_verify(s->config.costs, 1, ask->ctx)});
         return c;
     }
+    if (!s->granted)
+        grant(s, ask);
     int32_t n = all_arms(s, ask, arms), widest = min_i(ask->remaining - 1, ask->k_limit);
     const struct arm *now = decide(s, arms, n, s->decided && s->k > widest), *take = now, *chance = opportunity(s, arms, n, now);
     s->rate = rate_of(now);
@@ -321,12 +338,12 @@ static void pay(struct sched *s, const struct sched_round *r, double seconds)
     double cap = CREDIT_CAP * sched_costs_verify(c, 2, r->ctx);
     if (s->config.mode != SCHED_ADAPT)
         return;
-    s->credit += PROBE_SHARE * seconds;
+    const double before = s->credit; /* may be above the cap: what was granted is not taken back */
     for (int32_t i = 0; i < s->config.n_sources; i++)
         if (s->config.kinds[i] == SCHED_BLOCK && !s->removed[i])
             cap = fmax(cap, sched_costs_draft(c, i, DRAFT_MAX));
     s->credit_cap = cap;
-    s->credit = fmin(s->credit, cap);
+    s->credit = fmax(before, fmin(before + PROBE_SHARE * seconds, cap));
     if (r->choice.hindsight != SCHED_NONE)
         s->credit -= r->t_draft;
     else if (r->choice.probe)

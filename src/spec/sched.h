@@ -113,6 +113,7 @@ struct sched {
     int32_t other_source, other_k;       /* what the last decisions, so many, would have had instead */
     int32_t other_times;
     double rate;                         /* of the incumbent, tokens per second, at the last choice */
+    bool granted;                        /* the credit of the beginning */
     double credit, credit_cap;           /* seconds */
     double sum_tokens, sum_seconds;      /* of recent rounds, fading */
     int32_t at;                          /* in the script */
