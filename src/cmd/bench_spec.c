@@ -14,6 +14,7 @@ struct spec_run {
     struct bench_spec *out;
     skua_session *spec, *plain;
     uint64_t draws;
+    int32_t truth[DRAFT_MAX], n_truth, at; /* tokens that plain decoding will choose next, so that drafts judged by them count by chance too */
 };
 
 static bool accepted(struct spec_run *s)
@@ -24,6 +25,18 @@ static bool accepted(struct spec_run *s)
 /* What stands at a position. Nothing that stands before it: lookup must not find more than a drafter would. */
 static int32_t token_at(const struct bench_run *r, int32_t pos) { return r->ids[pos]; }
 
+/* What the model "chooses" in the coming plain steps: of a proposal that is judged by them the first tokens, as many as are accepted. */
+static void foresee(struct spec_run *s, const struct draft *proposal)
+{
+    s->at = s->n_truth = 0;
+    bool right = true;
+    while (right && s->n_truth < proposal->n) {
+        right = accepted(s);
+        s->truth[s->n_truth] = proposal->ids[s->n_truth] + !right;
+        s->n_truth++;
+    }
+}
+
 static int spec_round(struct spec_run *s, skua_error *err)
 {
     skua_engine *e = s->r->b->engine;
@@ -32,6 +45,8 @@ static int spec_round(struct spec_run *s, skua_error *err)
     float logit[DRAFT_MAX + 1];
     const struct draft_terms terms = {.remaining = INT32_MAX};
     draft_round_begin(s->spec, token_at(s->r, skua_session_length(s->spec)), &terms, &round);
+    if (round.choice.hindsight != SCHED_NONE)
+        foresee(s, &s->spec->draft->offered[round.choice.hindsight]);
     const double begin = clock_seconds();
     skua_feed f = {.session = s->spec, .ids = round.ids, .n_ids = 1 + round.n, .want = SKUA_LOGITS_ARGMAX_ALL, .hold = round.n > 0,
                    .best_ids = best, .best_logits = logit};
@@ -44,7 +59,9 @@ static int spec_round(struct spec_run *s, skua_error *err)
     }
     /* the token behind the last accepted draft: what was drafted there was refused, or not verified and still as likely right */
     const bool right = draft && a == round.n && a < round.n_drafted && accepted(s);
-    chosen[a] = draft && a < round.n_drafted ? draft->ids[a] + !right : 0;
+    chosen[a] = draft && a < round.n_drafted ? draft->ids[a] + !right : s->at < s->n_truth ? s->truth[s->at++] : 0;
+    if (round.n > 0)
+        s->n_truth = 0;
     if (!rc && round.n > 0) {
         const double commit = clock_seconds();
         rc = skua_commit(s->spec, 1 + a, err);

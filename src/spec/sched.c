@@ -15,12 +15,14 @@
 #define RATE_FADE 0.98
 #define FIRST_MEAN 0.6     /* acceptance at depth 1 of a model drafter that nothing is known of */
 #define PAUSE 32           /* tokens without a draft */
+#define KNOWN_TESTED 2     /* first drafts, for their acceptance to be more than a guess */
 #define POOR_TESTED 64
 #define POOR_MEAN 0.2
 
 struct arm {
     int32_t source, k;
     double tokens, seconds, upper; /* expected; upper: the rate that it may well have */
+    double hoped;                  /* the rate if its pass, hardly ever timed, takes as little as it may */
 };
 
 int32_t sched_match_bucket(int32_t match) { return match < 6 ? 0 : match < 8 ? 1 : match < 12 ? 2 : match < 16 ? 3 : 4; }
@@ -49,7 +51,7 @@ void sched_init(struct sched *s, const struct sched_config *config)
 static struct arm serial_arm(const struct sched *s, int32_t ctx)
 {
     double seconds = sched_costs_verify(s->config.costs, 1, ctx);
-    return (struct arm){SCHED_NONE, 0, 1, seconds, 1 / seconds};
+    return (struct arm){SCHED_NONE, 0, 1, seconds, 1 / seconds, 1 / seconds};
 }
 
 /* The arms of one source with 1..k_max drafts into arms. */
@@ -62,8 +64,10 @@ static void list_arms(const struct sched *s, int32_t source, int32_t match, int3
         upper *= sched_accept_upper(a, k);
         tokens += mean;
         most += upper;
-        double seconds = sched_costs_draft(s->config.costs, source, k) + sched_costs_verify(s->config.costs, k + 1, ctx);
-        arms[k - 1] = (struct arm){source, k, tokens, seconds, most / seconds};
+        const double draft = sched_costs_draft(s->config.costs, source, k);
+        const double seconds = draft + sched_costs_verify(s->config.costs, k + 1, ctx);
+        const double hoped = tokens / (draft + sched_costs_verify_hoped(s->config.costs, k + 1, ctx));
+        arms[k - 1] = (struct arm){source, k, tokens, seconds, most / seconds, hoped};
     }
 }
 
@@ -198,6 +202,20 @@ static bool hindsight(const struct sched *s, const struct sched_ask *ask, const 
     return false;
 }
 
+/* While the incumbent is serial: the arm whose drafts are known to be good enough if only its pass is not as dear as its one timing said;
+   NULL: none. */
+static const struct arm *untimed(const struct sched *s, const struct sched_ask *ask, const struct arm *arms, int32_t n)
+{
+    const struct arm *best = NULL;
+    for (int32_t i = 1; i < n; i++) {
+        const struct sched_accept *a = &s->accept[arms[i].source][sched_match_bucket(ask->offers[arms[i].source].match)];
+        if (a->seen >= KNOWN_TESTED && arms[i].hoped > CHANGE_GAIN * rate_of(&arms[0]) && rate_of(&arms[i]) < arms[i].hoped &&
+            (!best || arms[i].hoped > best->hoped))
+            best = &arms[i];
+    }
+    return best;
+}
+
 /* What a session is given to begin with: trials of the dearest block drafter, judged by hindsight. Two tell a good drafter from a bad one
    well enough to go on with it, and cost a useless one about two steps. */
 static void grant(struct sched *s, const struct sched_ask *ask)
@@ -227,6 +245,13 @@ static struct sched_choice adapt(struct sched *s, const struct sched_ask *ask)
         take = chance;
     } else {
         double excess = 0;
+        const struct arm *again = now->k == 0 ? untimed(s, ask, arms, n) : NULL;
+        if (again && (s->credit >= again->seconds - again->tokens / rate_of(now) || promising(s, ask, again->source))) {
+            c.source = again->source;
+            c.k = again->k;
+            c.probe = true;
+            return c;
+        }
         const struct arm *probe = candidate(arms, n, now, &excess);
         bool block = probe && probe->source != SCHED_NONE && s->config.kinds[probe->source] == SCHED_BLOCK;
         if (now->k == 0 && hindsight(s, ask, arms, n, &c))

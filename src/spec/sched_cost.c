@@ -120,6 +120,16 @@ double sched_costs_verify(const struct sched_costs *c, int32_t width, int32_t ct
     return prior * UNMEASURED_WIDTH;
 }
 
+double sched_costs_verify_hoped(const struct sched_costs *c, int32_t width, int32_t ctx)
+{
+    const int32_t w = width < SCHED_MAX_WIDTH ? width : SCHED_MAX_WIDTH;
+    const double expected = sched_costs_verify(c, width, ctx);
+    int32_t n = 0;
+    for (int32_t b = 0; b < SCHED_BUCKETS; b++)
+        n += c->verify[w][b].n;
+    return n > 1 ? expected : fmin(expected, prior_verify(c, width, ctx) * c->drift * width_level(c, 1, bucket_of(ctx)) * UNMEASURED_WIDTH);
+}
+
 double sched_costs_draft(const struct sched_costs *c, int32_t source, int32_t k)
 {
     double prior = prior_draft(c, source, k) * c->drift;

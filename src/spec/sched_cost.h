@@ -56,6 +56,9 @@ void sched_costs_source(struct sched_costs *c, int32_t source, double fixed, dou
 
 /* Expected seconds. width 1 and more, ctx = positions before the pass; k 1..DRAFT_MAX. */
 double sched_costs_verify(const struct sched_costs *c, int32_t width, int32_t ctx);
+/* The least that it may be: of a width that ran no more than once, whose only sample may have met memory that was never touched, what the
+   prior makes of a pass of one row. */
+double sched_costs_verify_hoped(const struct sched_costs *c, int32_t width, int32_t ctx);
 double sched_costs_draft(const struct sched_costs *c, int32_t source, int32_t k);
 
 /* A pass (with its commit and what the host did) and a draft that ran. Times that are not above 0 are ignored. */
