@@ -169,7 +169,8 @@ int skua_chat_prompt(skua_engine *e, const char *messages, const char *tools, co
 /* Tokens are drafted cheaply and verified together in one pass of the model. The answer is the same with and without, bit for bit; only the
    time differs, and drafting goes on only while it saves time. */
 typedef struct skua_draft_params {
-    const char *source;       /* a drafter file (DFlash, DFlash2, DSpark or an MTP head), which competes with lookup and a bundled MTP block;
+    const char *source;       /* a drafter file (DFlash, DFlash2, DSpark or an MTP head),
+        which competes with lookup and a bundled MTP block;
                                  "mtp": the model's own block; "lookup": what the session's tokens repeat; "auto": both of these as far as
                                  they are there; "none" or NULL */
     int32_t max;              /* most drafts of a round; 0: as many as the drafters can */
@@ -178,7 +179,8 @@ typedef struct skua_draft_params {
     const int32_t *schedule;  /* drafts of the rounds, again and again, without adaptation: n_schedule entries; NULL: adaptive */
     int32_t n_schedule;
     bool force;               /* draft whenever there is something to propose, even when it does not pay */
-    enum { SKUA_TAPS_AUTO, SKUA_TAPS_INPUT, SKUA_TAPS_OUTPUT } taps; /* how a DFlash file numbers the layers it reads, if not as its layout has it */
+    /* how a DFlash file numbers the layers it reads, if not as its layout has it */
+    enum { SKUA_TAPS_AUTO, SKUA_TAPS_INPUT, SKUA_TAPS_OUTPUT } taps;
     int32_t causal;           /* 1, 0: whether rows of a block see only those before them, in all layers; -1: as the file says */
     const char *head_ids;     /* file with the ids of the tokens that may be drafted (DFlash); NULL: all */
 } skua_draft_params;
@@ -254,7 +256,8 @@ typedef struct skua_generate_params {
     size_t n_stop;
     bool special;             /* print control tokens as their text */
     bool no_draft;            /* decode one token at a time whatever is attached */
-    bool rejection;           /* at a temperature above 0, drafts are drawn by the drafter and accepted by rejection sampling: the answer has
+    bool rejection;           /* at a temperature above 0,
+        drafts are drawn by the drafter and accepted by rejection sampling: the answer has
                                  the same distribution, but is not the one that the seed gives without drafts */
     void (*on_round)(void *user, const skua_draft_round *round); /* called for every round with drafts; NULL */
     void (*on_note)(void *user, const char *note); /* called with a line about drafting that should be said once; NULL */

@@ -380,7 +380,8 @@ static int prepare(struct bench_run *r, skua_error *err)
     const struct bench_options *o = r->b->opt;
     const skua_engine_info info = skua_engine_get_info(r->b->engine);
     const int32_t feeds = max32(largest(&o->pp), 1 + max32(largest(&o->tg), max32(largest(&o->batch), o->seqs.n ? BENCH_SEQ_STEPS : 0)));
-    const int32_t deepest = max32(o->pp.n || o->tg.n ? largest(&o->depth) : 0, o->batch.n || o->seqs.n || o->n_accept ? (int32_t)o->batch_depth : 0);
+    const int32_t deepest = max32(o->pp.n || o->tg.n ? largest(&o->depth) : 0,
+        o->batch.n || o->seqs.n || o->n_accept ? (int32_t)o->batch_depth : 0);
     const size_t rows = (size_t)max32(1, max32(largest(&o->batch), largest(&o->seqs))), repeat = (size_t)o->repeat;
     const size_t samples = repeat * (size_t)max32(largest(&o->tg), 2 * max32(1, max32(o->batch.n, o->seqs.n)));
     r->n_ids = deepest + max32(feeds, bench_speculate_tokens(o));

@@ -103,7 +103,8 @@ static void specs_text(const struct bench *b, struct strbuf *out)
         const double rounds = (double)s->rounds;
         strbuf_printf(out, "  %6.3f  %12.2f  %8.2f %8.2f  %9.2f  %6.3f                %8.2f %8.2f %8.2f\n", s->p,
                       (double)s->tokens / rounds, (double)s->verified / rounds, (double)s->tokens / s->seconds,
-                      (double)s->plain_tokens / s->plain_seconds, s->ratio, 1e3 * s->draft_seconds / rounds, 1e3 * s->verify_seconds / rounds,
+                      (double)s->plain_tokens / s->plain_seconds, s->ratio, 1e3 * s->draft_seconds / rounds,
+                          1e3 * s->verify_seconds / rounds,
                       1e3 * s->commit_seconds / rounds);
     }
 }

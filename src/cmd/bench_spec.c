@@ -14,7 +14,8 @@ struct spec_run {
     struct bench_spec *out;
     skua_session *spec, *plain;
     uint64_t draws;
-    int32_t truth[DRAFT_MAX], n_truth, at; /* tokens that plain decoding will choose next, so that drafts judged by them count by chance too */
+    /* tokens that plain decoding will choose next, so that drafts judged by them count by chance too */
+    int32_t truth[DRAFT_MAX], n_truth, at;
 };
 
 static bool accepted(struct spec_run *s)

@@ -96,7 +96,8 @@ static void add_mtp(skua_engine *e, struct engine_draft *d, const struct mtp_wei
     struct draft_source *s = add_source(d, SCHED_CHAIN, "mtp", name);
     s->mtp = (struct mtp_model){.config = &e->config, .weights = w, .forward = e->forward, .dev = e->dev, .kv_type = e->kv_type,
                                 .max_rows = e->max_rows, .name = s->name};
-    sched_costs_source(&d->costs, d->n_sources - 1, 0, (bytes + weight_bytes(w->head.n_out ? &w->head : &e->weights.head)) / GUESS_BANDWIDTH);
+    sched_costs_source(&d->costs, d->n_sources - 1, 0,
+        (bytes + weight_bytes(w->head.n_out ? &w->head : &e->weights.head)) / GUESS_BANDWIDTH);
 }
 
 static int add_dflash(skua_engine *e, struct engine_draft *d, const skua_draft_params *p, const struct dflash_target *t, skua_error *err)
@@ -189,7 +190,8 @@ static int32_t longest_draft(const struct engine_draft *d)
     int32_t most = 0;
     for (int32_t i = 0; i < d->n_sources; i++) {
         const struct draft_source *s = &d->sources[i];
-        const int32_t n = s->dflash_file ? dflash_max_drafts(&s->dflash_file->config) : s->kind == SCHED_LOOKUP ? DRAFT_MAX : MTP_MAX_DRAFTS;
+
+                   const int32_t n = s->dflash_file ? dflash_max_drafts(&s->dflash_file->config) : s->kind == SCHED_LOOKUP ? DRAFT_MAX : MTP_MAX_DRAFTS;
         most = n > most ? n : most;
     }
     return most;

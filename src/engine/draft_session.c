@@ -283,7 +283,8 @@ void draft_round_begin(skua_session *s, int32_t anchor, const struct draft_terms
     r->choice = sched_choose(&s->draft->sched, &ask);
     const double begin = clock_seconds();
     const int32_t source = r->choice.source;
-    if (r->choice.hindsight != SCHED_NONE && propose(s, r->choice.hindsight, anchor, r->choice.n_hindsight, true, t, &s->draft->offered[r->choice.hindsight]) > 0)
+    if (r->choice.hindsight != SCHED_NONE && propose(s, r->choice.hindsight, anchor, r->choice.n_hindsight, true, t,
+        &s->draft->offered[r->choice.hindsight]) > 0)
         sched_shadow(&s->draft->sched, r->choice.hindsight, &s->draft->offered[r->choice.hindsight]);
     if (r->choice.k > 0) {
         struct draft *draft = &s->draft->offered[source];
