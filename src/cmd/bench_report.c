@@ -114,7 +114,8 @@ int bench_text(const struct bench *b, struct strbuf *out, skua_error *err)
     header_text(b, out);
     section(b, BENCH_PP, "prefill\n  tokens   depth       t/s " SPREAD_NAMES, out);
     section(b, BENCH_TG, "decode, one step\n   steps   depth       t/s " SPREAD_NAMES "        MB  bound ms bound t/s  reached", out);
-    section(b, BENCH_BATCH, "batch, one held step of w rows with the best token of each, and its commit\n    rows   depth       t/s " SPREAD_NAMES " T(w)/T(1)", out);
+    section(b, BENCH_BATCH, "batch, one held step of w rows with the best token of each, and its commit\n"
+                "    rows   depth       t/s " SPREAD_NAMES " T(w)/T(1)", out);
     compare_text(b, out);
     section(b, BENCH_SEQS, "sequences decoded together, one step\n    seqs   depth       t/s " SPREAD_NAMES "  over one", out);
     specs_text(b, out);

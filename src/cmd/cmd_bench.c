@@ -140,7 +140,8 @@ static int parse(int argc, char **argv, struct bench_options *o, skua_error *err
 {
     enum { PP = 256, TG, DEPTH, BATCH, SEQS, BATCH_DEPTH, SPEC_SIM, PROFILE, CSV, JSON, PLOT, BUFFER };
     static const struct option longs[] = {
-        DRAFT_LONGS, {"model", required_argument, NULL, 'm'}, {"threads", required_argument, NULL, 't'}, {"pp", required_argument, NULL, PP},
+        DRAFT_LONGS,
+        {"model", required_argument, NULL, 'm'}, {"threads", required_argument, NULL, 't'}, {"pp", required_argument, NULL, PP},
         {"tg", required_argument, NULL, TG}, {"depth", required_argument, NULL, DEPTH}, {"batch", required_argument, NULL, BATCH},
         {"seqs", required_argument, NULL, SEQS}, {"batch-depth", required_argument, NULL, BATCH_DEPTH},
         {"spec-sim", required_argument, NULL, SPEC_SIM}, {"repeat", required_argument, NULL, 'r'}, {"seed", required_argument, NULL, 's'},

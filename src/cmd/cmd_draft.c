@@ -133,7 +133,8 @@ void draft_stats_text(const skua_draft_stats *s, struct strbuf *out)
         drafting += s->depth[d];
         verified += d * s->depth[d];
     }
-    strbuf_printf(out, "drafting: %lld rounds, %lld of them with drafts (%lld verified); %lld tokens, %.2f per round\n", (long long)s->rounds,
+    strbuf_printf(out, "drafting: %lld rounds, %lld of them with drafts (%lld verified); %lld tokens, %.2f per round\n",
+                  (long long)s->rounds,
                   (long long)drafting, (long long)verified, (long long)s->tokens, s->rounds ? (double)s->tokens / (double)s->rounds : 0.0);
     strbuf_puts(out, "  rounds by drafts verified:");
     for (int d = 0; d <= SKUA_DRAFT_MAX; d++)
@@ -142,7 +143,8 @@ void draft_stats_text(const skua_draft_stats *s, struct strbuf *out)
     strbuf_putc(out, '\n');
     for (int32_t i = 0; i < s->n_sources; i++)
         source_text(s, i, out);
-    strbuf_printf(out, "  seconds: draft %.3f, verify %.3f, commit %.3f, other %.3f\n", s->draft_seconds, s->verify_seconds, s->commit_seconds,
+    strbuf_printf(out, "  seconds: draft %.3f, verify %.3f, commit %.3f, other %.3f\n",
+                  s->draft_seconds, s->verify_seconds, s->commit_seconds,
                   s->other_seconds);
 }
 

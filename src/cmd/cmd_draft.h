@@ -28,14 +28,14 @@ enum {
     {"draft-taps", required_argument, NULL, DRAFT_OPT_TAPS}, {"draft-causal", required_argument, NULL, DRAFT_OPT_CAUSAL}, \
     {"draft-sampling", required_argument, NULL, DRAFT_OPT_SAMPLING}, {"draft-ids", required_argument, NULL, DRAFT_OPT_IDS}
 #define DRAFT_HELP \
-    "      --draft WHAT         speculative decoding, which changes no answer: a drafter FILE (DFlash, DFlash2, DSpark, MTP head), 'mtp'\n" \
+    "      --draft WHAT         speculation, which changes no answer: a drafter FILE (DFlash, DFlash2, DSpark, MTP head), 'mtp'\n" \
     "                           (the model's own block), 'lookup' (what the text repeats), 'auto' (both), 'none' (default)\n" \
     "      --draft-max N        at most N drafts in a round\n" \
     "      --draft-min-gain G   draft when that is expected to be this much faster (default 0.03)\n" \
     "      --draft-fixed K      K drafts in every round, without adaptation\n" \
     "      --draft-schedule L   numbers of drafts of the rounds, separated by commas, again and again\n" \
     "      --draft-force        draft whenever there is something to propose\n" \
-    "      --draft-sampling S   with a temperature: 'compare' (default) gives the seed's own answer; 'rejection' another one, equally likely\n" \
+    "      --draft-sampling S   with a temperature: 'compare' (default): the seed's own answer; 'rejection': another\n" \
     "      --draft-taps A, --draft-causal yes|no, --draft-ids FILE   of DFlash files: layers are numbered by 'input' or 'output';\n" \
     "                           rows of a block see only those before them, or all; the only tokens that are drafted\n"
 

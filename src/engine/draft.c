@@ -169,7 +169,7 @@ static int add_sources(skua_engine *e, struct engine_draft *d, const skua_draft_
 static int check_params(const skua_draft_params *p, skua_error *err)
 {
     if (p->max < 0 || p->max > DRAFT_MAX)
-        return error_set(err, SKUA_EARG, "at most %d drafts of a round; expected 1 to %d, or 0 for as many as there are", p->max, DRAFT_MAX);
+        return error_set(err, SKUA_EARG, "at most %d drafts of a round; expected 1 to %d, or 0 for no limit", p->max, DRAFT_MAX);
     if (p->fixed < -1)
         return error_set(err, SKUA_EARG, "%d drafts in every round; expected 0 or more, or -1 for adaptive", p->fixed);
     if (!(p->min_gain >= 0 && p->min_gain <= 10))
@@ -191,7 +191,8 @@ static int32_t longest_draft(const struct engine_draft *d)
     for (int32_t i = 0; i < d->n_sources; i++) {
         const struct draft_source *s = &d->sources[i];
 
-                   const int32_t n = s->dflash_file ? dflash_max_drafts(&s->dflash_file->config) : s->kind == SCHED_LOOKUP ? DRAFT_MAX : MTP_MAX_DRAFTS;
+                   const int32_t n = s->dflash_file ? dflash_max_drafts(&s->dflash_file->config)
+                       : s->kind == SCHED_LOOKUP ? DRAFT_MAX : MTP_MAX_DRAFTS;
         most = n > most ? n : most;
     }
     return most;
