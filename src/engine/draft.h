@@ -18,7 +18,7 @@ struct draft_source {
     struct dflash *dflash;
     struct mtp_file *mtp_file;       /* MTP from a sidecar file; else the bundled block */
     struct mtp_model mtp;
-    char name[160];                  /* for people; a session's drafter has it too */
+    char name[320];                  /* for people; a session's drafter has it too */
     char kind_name[16];              /* "dflash2", "mtp", "lookup": for traces and figures */
 };
 

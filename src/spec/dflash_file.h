@@ -114,7 +114,7 @@ struct dflash_options {
 struct dflash_file {
     struct dflash_config config;
     struct dflash_weights weights;
-    char summary[160];          /* for people: "dflash2 (tiny-dflash2-bf16.gguf): convolution, selector of 8, block of 8, ..." */
+    char summary[320];          /* for people: "dflash2 (tiny-dflash2-bf16.gguf): convolution, selector of 8, block of 8, ..." */
     struct strbuf warnings;     /* one line each; empty when there is nothing to say */
     size_t bytes;               /* memory of its own, besides the mapped file */
 

@@ -127,8 +127,8 @@ static void test_text(const struct bench *b)
     CHECK(has(&out, "       4    1000    102.56     39.000     30.000     50.000     2.000     1.500\n"), "batch");
     CHECK(has(&out, "T(1) is +4.0 % off the decode step above (more than 3 %"), "comparison");
     CHECK(has(&out, "       4    1000    100.00     40.000     30.000     50.000     2.000     2.500\n"), "sequences");
-    CHECK(has(&out, "   0.500       1         1.000     38.46       1.000  best\n"), "simulation");
-    CHECK(has(&out, "   0.500       4         1.875     48.08       1.250\n"), "simulation");
+    CHECK(has(&out, "   0.500          1.80      2.00    45.00      36.00   1.250                    5.00    30.00     2.00\n"), "p 0.5");
+    CHECK(has(&out, "   0.900          5.00      6.00   100.00      33.33   3.000                    5.00    40.00     2.00\n"), "p 0.9");
     CHECK(has(&out, "  attn_output          Q8_0     12 bits per 32          2  MATMUL, "), "kernels");
     CHECK(has(&out, "\ndecode: 1 passes, 1 rows, ") && has(&out, "\nprefill: 1 passes, 9 rows, "), "profile");
     strbuf_free(&out);

@@ -85,7 +85,7 @@ static void load_head(struct edit_model *m, const char *path)
 {
     edit_load(m, path);
     for (int i = 0; i < 8; i++) {
-        char prefix[16];
+        char prefix[24];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
         if (strcmp(prefix, block_prefix(path)))
             edit_drop(m, prefix);
