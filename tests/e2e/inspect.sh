@@ -526,7 +526,7 @@ check "type and shape problems together" 'grep -q "^problem: unsupported: .*IQ3_
 run --json "$WORK/c_mtp_missing.gguf"
 json_check "MTP block announced but missing" "$WORK/out" <<'EOF'
 d["mtp"] == {"state": "missing", "block": 8} and len(d["warnings"]) == 1 and "MTP" in d["warnings"][0]
-d["memory"]["kv_page_bytes"] == 1 * 2 * 2 * 256 * 512
+d["memory"]["kv_page_bytes"] == 2 * 2 * 2 * 256 * 512
 EOF
 run --json "$WORK/c_mtp_only.gguf"
 json_check "MTP-only file" "$WORK/out" <<'EOF'
