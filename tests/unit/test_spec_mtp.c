@@ -281,8 +281,8 @@ static void test_chain(const struct recorded *r, int32_t n)
         for (int32_t i = 0; i < e->config.n_vocab; i++)
             if (e->samplable[i / 64] >> (i % 64) & 1 && (token < 0 || logits[i] > logits[token]))
                 token = i;
-        CHECK(slot < n - 1 || got.ids[slot - n + 1] == token, "draft %d at %d is %d, expected %d", slot - n + 1, n, got.ids[slot - n + 1],
-              token);
+        const int32_t depth = slot - n + 1;
+        CHECK(depth < 0 || got.ids[depth] == token, "draft %d at %d is not %d", depth, n, token);
     }
     dev->ops->buf_free(dev, hidden);
     seq_free(&kv);
