@@ -3,7 +3,7 @@
 # says what runs where and what is counted. Exit status 0 only when nothing failed and something passed.
 #   tests/run.sh                  everything
 #   tests/run.sh --quick          unit and end-to-end tests of the plain build
-#   tests/run.sh --full           the full matrix of promise P1, nothing else
+#   tests/run.sh --full           the full matrices: promise P1, speculative decoding; nothing else
 #   tests/run.sh --only PATTERN   test programs whose CONFIGURATION/KIND/NAME matches the extended regular expression
 # Environment: BUILD (object folder, default build), JOBS (compilers and test programs at once, default 2), SKUA_SHARED (folder of the
 # shared data, default ../shared), CI=true (a missing tool is a failure, not a skip).
@@ -111,6 +111,7 @@ scripts() { # configuration, names of scripts (none: all)
 
 if [ $mode = full ]; then
     add gcc model/test_one_answer "$BUILD/tests/model/test_one_answer --full"
+    add gcc model/test_speculation "$BUILD/tests/model/test_speculation --full"
     add gcc model/test_verify "$BUILD/tests/model/test_verify --full"
 elif [ $mode = quick ]; then
     scripts gcc

@@ -123,17 +123,13 @@ void session_draft_save(const skua_session *s, bool whole, void *blob)
     }
 }
 
-/* The drafter at the session's length: by cutting what it has, from its part of a blob (NULL: there is none), or, where tokens are all it
-   needs, from these. */
+/* The drafter at the session's length: from its part of a blob (NULL: there is none), which may lean on what the drafter still has; or by
+   cutting what it has; or, where tokens are all it needs, from these. */
 static bool bring_back(struct drafter *d, const skua_session *s, const struct blob_part *part, const void *state)
 {
     const int32_t n = s->seq.n_pos;
-    bool ok = !d->lost && d->n_pos >= n && d->ops->truncate(d, n);
-    if (part && part->n_pos == n && part->size) {
-        if (!ok)
-            d->ops->reset(d);
-        ok = !d->ops->load(d, n, state, part->size, NULL);
-    }
+    bool ok = part && part->n_pos == n && part->size ? !d->ops->load(d, n, state, part->size, NULL)
+                                                     : !d->lost && d->n_pos >= n && d->ops->truncate(d, n);
     if (!(ok && d->n_pos == n) && !d->needs.n_taps && !d->needs.hidden) {
         d->ops->reset(d);
         ok = !n || !d->ops->extend(d, &(struct draft_rows){.ids = s->tokens, .n = n}, NULL);

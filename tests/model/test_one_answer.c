@@ -8,7 +8,6 @@
  *            tokens, which still cross a page of the KV cache */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -249,36 +248,7 @@ static void check_sample(uint64_t seed, bool quick)
         }
 }
 
-/* The whole matrix. The models are dealt to one process per core, since many of its ways use one thread. */
-static void check_full(void)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), totals[3];
-    int n_jobs = cores < 1 ? 1 : cores > 2 * N_TYPES ? 2 * N_TYPES : (int)cores, fds[2];
-    if (!CHECK(!pipe(fds), "cannot make a pipe"))
-        return;
-    fflush(stdout);
-    for (int job = 0; job < n_jobs; job++) {
-        pid_t pid = fork();
-        if (!CHECK(pid >= 0, "cannot start a process") || pid > 0)
-            continue;
-        support_checks = support_failures = 0;
-        for (int i = job; i < 2 * N_TYPES; i += n_jobs)
-            check_model_full(i / N_TYPES, i % N_TYPES);
-        memcpy(totals, (long[]){support_checks, support_failures, support_skipped}, sizeof totals);
-        exit(write(fds[1], totals, sizeof totals) != sizeof totals);
-    }
-    close(fds[1]);
-    int ended = 0;
-    while (read(fds[0], totals, sizeof totals) == sizeof totals) {
-        support_checks += totals[0];
-        support_failures += totals[1];
-        support_skipped += totals[2];
-        ended++;
-    }
-    while (wait(NULL) > 0)
-        ;
-    CHECK(ended == n_jobs, "%d of %d processes did not finish", n_jobs - ended, n_jobs);
-}
+static void check_full_item(int i) { check_model_full(i / N_TYPES, i % N_TYPES); }
 
 int main(int argc, char **argv)
 {
@@ -293,7 +263,7 @@ int main(int argc, char **argv)
     putchar('\n');
     make_tokens(seed);
     if (full)
-        check_full();
+        support_share(check_full_item, 2 * N_TYPES); /* many of its ways use one thread */
     else
         check_sample(seed, quick);
     return support_finish(full ? "one answer (full)" : "one answer (sample)");

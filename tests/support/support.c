@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 long support_checks, support_failures, support_skipped;
@@ -87,6 +88,36 @@ const char *support_temp(const char *name)
         abort();
     strcpy(files[n_files], path);
     return files[n_files++];
+}
+
+void support_share(void (*item)(int), int n)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), totals[3];
+    int n_jobs = cores < 1 ? 1 : cores > n ? n : (int)cores, ended = 0, fds[2];
+    if (!CHECK(!pipe(fds), "cannot make a pipe"))
+        return;
+    fflush(stdout);
+    for (int job = 0; job < n_jobs; job++) {
+        pid_t pid = fork();
+        if (!CHECK(pid >= 0, "cannot start a process") || pid > 0)
+            continue;
+        support_checks = support_failures = support_skipped = 0;
+        for (int i = job; i < n; i += n_jobs)
+            item(i);
+        memcpy(totals, (long[]){support_checks, support_failures, support_skipped}, sizeof totals);
+        exit(write(fds[1], totals, sizeof totals) != sizeof totals);
+    }
+    close(fds[1]);
+    while (read(fds[0], totals, sizeof totals) == sizeof totals) {
+        support_checks += totals[0];
+        support_failures += totals[1];
+        support_skipped += totals[2];
+        ended++;
+    }
+    close(fds[0]);
+    while (wait(NULL) > 0)
+        ;
+    CHECK(ended == n_jobs, "%d of %d processes did not finish", n_jobs - ended, n_jobs);
 }
 
 int support_finish(const char *name)

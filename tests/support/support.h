@@ -20,6 +20,9 @@ const char *support_model(const char *name);
 /* A file name in the test's temporary folder, which is made on first use and removed at exit with the files named so. */
 const char *support_temp(const char *name);
 
+/* Call item(0) .. item(n - 1), dealt to one process per core, and add up their checks. */
+void support_share(void (*item)(int), int n);
+
 /* Print "NAME: N checks, M failed, K skipped" and return the exit status: 0 when nothing failed and something ran (or all was
    skipped for want of data). */
 int support_finish(const char *name);
