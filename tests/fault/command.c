@@ -88,15 +88,25 @@ static void check_good(struct fault_command *c, const struct fault_text *out, co
         CHECK(same(&files[i], &c->files[i]), "%s: status 0 and another file of %zu bytes", c->args[0], files[i].n);
 }
 
+/* Standard error behind the lines that say, before the work begins, what drafts. */
+static char *error_line(const struct fault_command *c, const struct fault_text *told)
+{
+    char drafting[48], *line = told->bytes, *newline;
+    snprintf(drafting, sizeof drafting, "skua %s: drafting: ", c->args[0]);
+    while (strncmp(line, drafting, strlen(drafting)) == 0 && (newline = strchr(line, '\n')))
+        line = newline + 1;
+    return line;
+}
+
 static void check_failed(const struct fault_command *c, int status, const struct fault_text *out, const struct fault_text *told,
                          const struct fault_text *files)
 {
     char begin[32];
     snprintf(begin, sizeof begin, "skua %s: ", c->args[0]);
-    const char *newline = strchr(told->bytes, '\n');
+    const char *line = error_line(c, told), *newline = strchr(line, '\n');
     CHECK(status == 1, "%s: exit status %d", c->args[0], status);
-    CHECK(newline && newline[1] == '\0' && strncmp(told->bytes, begin, strlen(begin)) == 0, "%s: status 1, standard error '%.200s'",
-          c->args[0], told->bytes);
+    CHECK(newline && newline[1] == '\0' && strncmp(line, begin, strlen(begin)) == 0, "%s: status 1, standard error '%.200s'", c->args[0],
+          told->bytes);
     if (c->streams)
         CHECK(out->n <= c->out.n && memcmp(out->bytes, c->out.bytes, out->n - (out->n && out->bytes[out->n - 1] == '\n')) == 0,
               "%s: printed '%.100s'", c->args[0], out->bytes);
@@ -128,9 +138,10 @@ static int run_command(void *context, skua_error *err)
         check_good(c, &out, files);
     if (status) {
         check_failed(c, status, &out, &told, files);
-        told.bytes[strcspn(told.bytes, "\n")] = '\0';
+        char *line = error_line(c, &told);
+        line[strcspn(line, "\n")] = '\0';
         /* the sweep wants a code; a command has but a message */
-        rc = error_set(err, strstr(told.bytes, "out of memory") ? SKUA_ENOMEM : SKUA_EIO, "%s", told.bytes);
+        rc = error_set(err, strstr(line, "out of memory") ? SKUA_ENOMEM : SKUA_EIO, "%s", line);
     }
     for (int i = 0; i < FAULT_MAX_RESULTS && c->results[i]; i++) {
         char temp[4200]; /* of the writer (base/file.h) */

@@ -111,6 +111,7 @@ int main(void)
     make_reference(&w);
     sweep("there and back", there_and_back, &w, 30);
     free(w.want);
+    const int points = getenv("SKUA_TEST_QUICK") ? 12 : 30;
     struct fault_command commands[] = {
         {.run = cmd_bench,
          .args = {"bench", "-m", model, "-r", "1", "--buffer", "1m", "--pp", "2", "--tg", "1", "--depth", "0,1", "--batch", "2",
@@ -118,11 +119,15 @@ int main(void)
                   json, "--plot", svg},
          .results = {csv, json, svg},
          .varies = true,
-         .max_points = 30},
+         .max_points = points},
         {.run = cmd_run,
          .args = {"run", "-m", model, "-q", "--temp", "0", "-t", "2", "-n", "2", "--raw", "--profile", "Once"},
          .streams = true,
          .max_points = 10},
+        {.run = cmd_run,
+         .args = {"run", "-m", model, "-q", "--temp", "0", "-t", "2", "-n", "12", "--raw", "--draft", "auto", "--draft-fixed", "3", "one one"},
+         .streams = true,
+         .max_points = points},
     };
     fault_commands_sweep(commands, sizeof commands / sizeof *commands);
     return support_finish("test_bench");
