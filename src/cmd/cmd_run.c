@@ -12,6 +12,7 @@
 #include "cmd/opts.h"
 #include "cmd/profile_report.h"
 #include "cmd/run_answer.h"
+#include "convert/stream.h"
 #include "engine/engine.h"
 #include "tok/tokenizer.h"
 
@@ -164,7 +165,10 @@ static int plain_option(struct run_options *o, int c, const char *arg, skua_erro
     case 'q': o->quiet = true; return 0;
     case OPT_PROFILE: o->profile = true; return 0;
     case OPT_STATS: o->stats = true; return 0;
-    case OPT_TRACE: o->trace = arg; return 0;
+    case OPT_TRACE:
+        o->trace = arg;
+        o->draft.given = true;
+        return 0;
     case 'n': return opt_i64("--max-tokens", arg, 0, INT32_MAX, &o->max_tokens, err);
     case OPT_STOP:
         if (o->n_stop == RUN_MAX_STOP)
@@ -269,10 +273,17 @@ static int print_stats(struct run *r, skua_error *err)
 
 static int open_trace(struct run *r, skua_error *err)
 {
-    if (!r->opt.trace)
+    const char *path = r->opt.trace;
+    if (!path)
         return 0;
-    r->trace = fopen(r->opt.trace, "w");
-    return r->trace ? 0 : error_set(err, SKUA_EIO, "%s: cannot be written: %s", r->opt.trace, strerror(errno));
+    if (file_is_same(path, r->opt.draft.params.source))
+        return error_set(err, SKUA_EARG, "%s: is the drafter; expected another name for the trace", path);
+    if (r->opt.file && file_is_same(path, r->opt.file))
+        return error_set(err, SKUA_EARG, "%s: is the prompt; expected another name for the trace", path);
+    if (stream_check_output(r->engine->gguf, path, err))
+        return err->code;
+    r->trace = fopen(path, "w");
+    return r->trace ? 0 : error_set(err, SKUA_EIO, "%s: cannot be written: %s", path, strerror(errno));
 }
 
 static int close_trace(struct run *r, int rc, skua_error *err)
@@ -282,6 +293,8 @@ static int close_trace(struct run *r, int rc, skua_error *err)
     const bool failed = ferror(r->trace);
     if ((fclose(r->trace) || failed) && !rc)
         rc = error_set(err, SKUA_EIO, "%s: cannot be written: %s", r->opt.trace, strerror(errno));
+    if (r->trace_lacks && !rc)
+        rc = error_set(err, SKUA_ENOMEM, "%s: out of memory for %d of its lines", r->opt.trace, r->trace_lacks);
     r->trace = NULL;
     return rc;
 }

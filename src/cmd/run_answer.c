@@ -97,7 +97,9 @@ static void on_round(void *user, const skua_draft_round *round)
     const struct output *o = user;
     struct strbuf line = {0};
     draft_trace_json(round, &line);
-    if (!strbuf_failed(&line))
+    if (strbuf_failed(&line))
+        o->run->trace_lacks++;
+    else
         fputs(strbuf_str(&line), o->run->trace);
     strbuf_free(&line);
 }

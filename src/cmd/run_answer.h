@@ -39,6 +39,7 @@ struct run {
     skua_engine *engine;
     skua_session *session;
     FILE *trace;            /* with --draft-trace */
+    int trace_lacks;        /* lines for which there was no memory */
     struct profile profile; /* with --profile: everything evaluated */
     skua_result last;   /* figures of the last answer */
     struct strbuf reasoning, answer; /* of the last answer, complete */
