@@ -125,7 +125,8 @@ int main(void)
          .streams = true,
          .max_points = 10},
         {.run = cmd_run,
-         .args = {"run", "-m", model, "-q", "--temp", "0", "-t", "2", "-n", "12", "--raw", "--draft", "auto", "--draft-fixed", "3", "one one"},
+         .args = {"run", "-m", model, "-q", "--temp", "0", "-t", "2", "-n", "12", "--raw", "--draft", "auto", "--draft-fixed", "3",
+                  "one one"},
          .streams = true,
          .max_points = points},
     };

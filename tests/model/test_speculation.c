@@ -416,8 +416,8 @@ static void check_request(struct chunk *c, skua_engine *e, int32_t i, int k, enu
     snprintf(where, sizeof where, "%s, prompt %d, request %d, %s", engine, c->first + i, k, way_names[way]);
     answer(e, c->prompts[i].ids, c->prompts[i].n, r, way, false, &a);
     if (!compare(where, &a, &c->prompts[i].plain[k][way == WHOLE ? WHOLE : PARTS], e))
-        printf("  request: temperature %g, max %d, cut %d, room %d, cancel %d\n", r->p.sampling.temperature, r->p.max_tokens, r->cut, r->room,
-               r->cancel_at);
+        printf("  request: temperature %g, max %d, cut %d, room %d, cancel %d\n", r->p.sampling.temperature, r->p.max_tokens, r->cut,
+               r->room, r->cancel_at);
     counts[0] += (long)a.accepted;
     counts[1] += (long)a.refused;
     if (fixed && way > PARTS) {
