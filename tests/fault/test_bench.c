@@ -111,7 +111,7 @@ int main(void)
     make_reference(&w);
     sweep("there and back", there_and_back, &w, 30);
     free(w.want);
-    const int points = getenv("SKUA_TEST_QUICK") ? 12 : 30;
+    const int points = getenv("SKUA_TEST_QUICK") ? 8 : 30;
     struct fault_command commands[] = {
         {.run = cmd_bench,
          .args = {"bench", "-m", model, "-r", "1", "--buffer", "1m", "--pp", "2", "--tg", "1", "--depth", "0,1", "--batch", "2",

@@ -479,14 +479,18 @@ static void check_chunk(int model, int32_t first, int32_t n, bool all, uint32_t 
                     check_engine(&c, source, schedule, threads, all, state);
             }
     chunk_end(&c);
+    long all_drafted[2] = {0, 0};
     for (int source = 0; source < 8 && c.model->sources[source].what; source++) {
         const struct source *from = &c.model->sources[source];
         const long *d = drafted[source];
         printf("%s, prompts from %d, %s%s: %ld drafts accepted, %ld refused\n", c.model->name, first, from->what,
                from->alone ? " alone" : "", d[0], d[1]);
+        all_drafted[0] += d[0];
+        all_drafted[1] += d[1];
         if (one_of == 1) /* without both, agreement would show nothing */
             CHECK(d[0] > 0 && d[1] > 0, "%s, %s: %ld drafts accepted, %ld refused", c.model->name, from->what, d[0], d[1]);
     }
+    CHECK(all_drafted[0] > 0 && all_drafted[1] > 0, "%s: %ld drafts accepted, %ld refused", c.model->name, all_drafted[0], all_drafted[1]);
     fflush(stdout);
 }
 
@@ -507,6 +511,6 @@ int main(int argc, char **argv)
     if (full)
         support_share(check_full_item, N_MODELS * N_PROMPTS / CHUNK);
     for (int m = 0; m < N_MODELS && !full; m++)
-        check_chunk(m, (int32_t)draw(&state, N_PROMPTS - CHUNK), quick ? 3 : CHUNK, false, quick ? 8 : m == 1 ? 2 : 1, &state);
+        check_chunk(m, (int32_t)draw(&state, N_PROMPTS - CHUNK), quick ? 2 : CHUNK, false, quick ? 20 : m ? 4 : 1, &state);
     return support_finish(full ? "speculation (full)" : "speculation (sample)");
 }
