@@ -81,7 +81,7 @@ build() { # configuration, make goals...
 # ---- test programs ----
 
 # Programs that run a model, or quantize whole ones, for minutes in an emulator; what they test is not the processor's.
-too_slow='^arm64/unit/test_(engine_(generate|session|collect|profile|snapshot|hold|draft)|requantize|capture|session_file|spec_(mtp|dflash)|tok_pretok|sample_sampler)$'
+too_slow='^arm64/unit/test_(engine_(generate|session|collect|profile|snapshot|hold|draft)|requantize|capture|session_file|spec_(mtp|mtp_file|dflash)|tok_pretok|sample_sampler)$'
 
 names=() configs=() commands=()
 add() { # configuration, kind/name, command
@@ -127,7 +127,7 @@ else
     programs arm64 qemu-aarch64 kern
     programs gcc "" fault kern
     scripts gcc
-    programs san "" unit
+    programs san SKUA_TEST_QUICK=1 unit
     for source in tests/fuzz/fuzz_*.c; do
         target=$(basename "$source" .c)
         add san "fuzz/$target" "${folder[san]}/tests/fuzz/$target tests/fuzz/corpus/${target#fuzz_}"
