@@ -120,11 +120,10 @@ else
     # the longest first, so that both cores are busy to the end
     programs san SKUA_TEST_QUICK=1 model golden
     programs gcc "" model golden
-    programs san SKUA_TEST_QUICK=1 fault
-    programs san "" kern
+    programs san SKUA_TEST_QUICK=1 fault kern
     # The commands that turn files into files run sanitized in tests/fault, and readers of files in tests/unit and tests/fuzz.
-    scripts san chat cli draft logits run tokenize
-    programs arm64 qemu-aarch64 kern
+    scripts san chat cli draft logits run
+    programs arm64 "SKUA_TEST_QUICK=1 qemu-aarch64" kern
     programs gcc "" fault kern
     scripts gcc
     programs san SKUA_TEST_QUICK=1 unit
