@@ -408,20 +408,24 @@ int main(void)
         for (int32_t k = 0; k < 380; k++)
             prompt[k] = (k * 7919 + 13) % 8000;
         struct recorded r = record(e, prompt, 380, 0);
-        test_pieces(&r);
-        test_proposals_leave_no_trace(&r);
-        static const int32_t at[] = {0, 1, 2, 66, 255, 256, 257, 258};
-        for (size_t k = 0; k < sizeof at / sizeof *at; k++)
+        const bool part = quick && i; /* passes of five rows: what fills a cache, no more */
+        static const int32_t at[] = {256, 0, 1, 2, 66, 255, 257, 258};
+        for (size_t k = 0; k < (quick ? (size_t)(1 + !part) : sizeof at / sizeof *at); k++)
             test_back(&r, at[k]);
-        test_truncate(&r);
-        test_fill(&r, 1);
         test_fill(&r, 257);
-        test_fill(&r, 300);
-        test_inspection(&r);
         test_chain(&r, 40);
-        test_chain(&r, 254);
         test_refused(&r);
-        test_faults(&r);
+        if (!part) {
+            test_pieces(&r);
+            test_proposals_leave_no_trace(&r);
+            test_truncate(&r);
+            test_fill(&r, 1);
+            test_fill(&r, 300);
+            test_inspection(&r);
+            test_faults(&r);
+        }
+        if (!quick)
+            test_chain(&r, 254);
         recorded_free(&r);
         if (runs[i].least > 0 && !quick)
             test_acceptance(e, runs[i].least);
