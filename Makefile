@@ -23,6 +23,7 @@ BUILD    ?= build
 PREFIX   ?= /usr/local
 PKG      ?= pkg-config
 LIBS     := jansson libutf8proc libxxhash libedit
+EVENT    := libevent_core libevent_pthreads
 
 VERSION  := 0.1.0
 OPT      ?= -O2
@@ -53,19 +54,25 @@ else
 CPUDIR   := x86
 endif
 
-PKG_CFLAGS := $(shell $(PKG) --cflags $(LIBS) 2>/dev/null)
+PKG_CFLAGS := $(shell $(PKG) --cflags $(LIBS) $(if $(filter 1,$(CROSS)),,$(EVENT)) 2>/dev/null)
 PKG_LIBS   := $(shell $(PKG) --libs $(LIBS) 2>/dev/null)
+# Debian has libevent's development files for one architecture at a time: another one's library is linked by its file name.
+ifeq ($(CROSS),1)
+EVENT_LIBS := -l:libevent_core-2.1.so.7 -l:libevent_pthreads-2.1.so.7
+else
+EVENT_LIBS := $(shell $(PKG) --libs $(EVENT) 2>/dev/null)
+endif
 
 # Without the libraries only goals that compile nothing can be made.
-ifeq ($(PKG_LIBS),)
+ifeq ($(and $(PKG_LIBS),$(EVENT_LIBS)),)
 ifneq ($(filter-out clean uninstall,$(or $(MAKECMDGOALS),all)),)
-$(error $(PKG) does not find all of $(LIBS); tools/setup.sh installs them)
+$(error $(PKG) does not find all of $(LIBS) $(EVENT); tools/setup.sh installs them)
 endif
 endif
 
 ALLC     := $(CSTD) -Iinclude -Isrc $(OPT) -g $(WARN) $(FP) -fno-strict-aliasing -pthread $(PKG_CFLAGS) $(SANFLAGS) $(CFLAGS)
 ALLLD    := $(SANFLAGS) -pthread $(LDFLAGS)
-ALLLIBS  := $(PKG_LIBS) -lm
+ALLLIBS  := $(PKG_LIBS) $(EVENT_LIBS) -lm
 
 # Kernel files carry their instruction set in their name; only these may be compiled for more than the base machine.
 # They get line numbers only (-g1): with all their inlining, full debug information takes longer than the code. And gcc 12 takes

@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-pkg-config --exists jansson libutf8proc libxxhash libedit cmocka || die "libraries are missing; tools/setup.sh --tests installs them"
+pkg-config --exists jansson libutf8proc libxxhash libedit libevent_core libevent_pthreads cmocka || die "libraries are missing; tools/setup.sh --tests installs them"
 
 WORK=$(mktemp -d) || exit 1
 trap 'rm -rf "$WORK"' EXIT

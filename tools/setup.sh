@@ -7,6 +7,8 @@ set -eu
 
 build="gcc libc6-dev make pkg-config"
 libraries="libjansson-dev libutf8proc-dev libxxhash-dev libedit-dev"
+one_machine="libevent-dev" # its development files are of one architecture at a time; the header files suit any 64-bit machine
+one_machine_run="libevent-core-2.1-7 libevent-pthreads-2.1-7"
 test_libraries="libcmocka-dev libpcre2-dev"
 test_tools="python3 python3-jinja2 clang-14 libclang-rt-14-dev"
 cross="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
@@ -30,11 +32,11 @@ done
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
     die "this is not Debian (no apt-get); install by hand: a C11 compiler, GNU make, pkg-config, and the development files of jansson, \
-utf8proc, xxhash and libedit"
+utf8proc, xxhash, libedit and libevent"
 fi
 
 native=$(dpkg --print-architecture)
-wanted="$build $libraries"
+wanted="$build $libraries $one_machine"
 need_arm64=0
 if [ $with_tests = 1 ]; then
     wanted="$wanted $test_libraries $test_tools"
@@ -42,7 +44,7 @@ if [ $with_tests = 1 ]; then
     if [ "$native" = amd64 ]; then
         need_arm64=1
         wanted="$wanted $cross"
-        for p in $libraries $test_libraries; do
+        for p in $libraries $one_machine_run $test_libraries; do
             wanted="$wanted $p:arm64"
         done
     fi

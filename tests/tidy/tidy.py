@@ -24,7 +24,8 @@ SAME_LEVEL = {("gguf", "quant/type.h")}
 # Narrower than the order: what these folders may include of others.
 ONLY = {
     "http": lambda target: target.startswith("base/"),
-    "api": lambda target: target.startswith("base/") or target in ("engine/engine.h", "skua.h"),
+    "api": lambda target: target.startswith(("base/", "sample/", "tok/", "jinja/"))
+    or target in ("engine/batcher.h", "engine/prefix_cache.h", "engine/chat_prompt.h", "engine/think_split.h", "skua.h"),
 }
 # Inner parts of a folder and who, outside of it, may look at them (nobody).
 INNER = ("kern/cpu/", "kern/ref/", "quant/cpu/")

@@ -1,0 +1,36 @@
+/* The parsers of all APIs and what goes beside generation. Everything here is called off the socket thread; nothing blocks on the
+ * engine. */
+#ifndef SKUA_API_API_H
+#define SKUA_API_API_H
+
+#include "api/replay.h"
+#include "api/request.h"
+#include "base/strbuf.h"
+
+/* Body to request. Takes no ownership of body unless it succeeds (then r->body). header: of the HTTP request by name, NULL if absent. On
+   failure *error is set, -1 is returned, and r is freed. */
+typedef const char *api_header_fn(void *user, const char *name);
+int chat_parse(const struct api_env *env, json_t *body, api_header_fn *header, void *user, struct api_request *r, struct api_error *error);
+int completions_parse(const struct api_env *env, json_t *body, api_header_fn *header, void *user, struct api_request *r,
+                      struct api_error *error);
+int responses_parse(const struct api_env *env, json_t *body, api_header_fn *header, void *user, struct api_request *r,
+                    struct api_error *error);
+int messages_parse(const struct api_env *env, json_t *body, bool count_only, api_header_fn *header, void *user, struct api_request *r,
+                   struct api_error *error);
+
+/* Bytes of a body to JSON by spec/api.md 1: byte-order mark, UTF-8, depth 128, lone surrogates, duplicate keys. */
+int api_body_parse(const char *bytes, size_t n, json_t **out, struct api_error *error);
+
+/* Render and tokenise the request's conversation into its one prompt: ids, marks, opens_thinking (prompt.c). The context is checked. */
+int api_prompt_build(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *error);
+
+/* The body of an error in the manner of a family. */
+void api_error_body(enum api_family family, const struct api_error *e, const char *request_id, struct strbuf *out);
+void api_error_from(const skua_error *err, struct api_error *out); /* status and code of a SKUA_E... */
+int  api_error_set(struct api_error *e, int status, const char *code, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6))); /* returns -1 */
+
+/* prefix + 24 random characters; out has room for 48. */
+void api_id(const char *prefix, char *out);
+
+#endif
