@@ -138,7 +138,6 @@ V16_INLINE v16 load_kv(uint32_t type, const char *row, int32_t d)
 #define BLOCK 32          /* positions */
 #define GROUP_QUERIES 64  /* heads x rows that take a page together */
 #define MAX_HEAD_DIM 256  /* no model has wider heads; they go to the scalar functions */
-#define AHEAD 8           /* positions between the one in work and the one that is asked for from memory */
 
 /* Part of a page for a tile of heads of one row, head_dim floats apart in q. */
 struct attn_tile {
@@ -147,24 +146,24 @@ struct attn_tile {
     size_t row_bytes;
     int32_t n, head_dim;
     float scale;
-    bool more; /* behind the n positions the cache goes on for AHEAD more */
+    const char *next; /* as many rows that will be read after these, to be asked for from memory; NULL: none */
 };
 
-/* Ask for the bytes that 16 * n values of a cache row will be loaded from. */
-V16_INLINE void prefetch_values(uint32_t type, const char *row, int32_t d, int n)
+/* Ask for piece i of what comes next, pieces of 16 * n values: one behind the other, whatever the order in which they will be read, since
+   memory is fastest end to end. */
+V16_INLINE void prefetch_values(uint32_t type, const char *next, int32_t i, int n)
 {
-    const int bits = type == QTYPE_F32 ? 32 : type == QTYPE_Q8_0 ? 9 : 16;
-    const char *at = row + (size_t)d * (size_t)bits / 8;
+    const int bytes = n * (type == QTYPE_F32 ? 64 : type == QTYPE_Q8_0 ? 17 : 32);
     V16_UNROLL
-    for (int i = 0; i < n * 2 * bits; i += 64)
-        __builtin_prefetch(at + i);
+    for (int at = 0; at < bytes; at += 64)
+        __builtin_prefetch(next + (size_t)i * (size_t)bytes + at);
 }
 
 /* p[h][t ..] = scores of n_t positions for n_h heads. */
 V16_INLINE void score_tile(const struct attn_tile *g, uint32_t type, int n_h, int n_t, float (*p)[KV_PAGE_ROWS], int32_t t)
 {
     const char *k = g->kv + (size_t)t * g->row_bytes;
-    const bool ahead = t + n_t + AHEAD <= g->n || g->more;
+    const char *next = g->next ? g->next + (size_t)t * g->row_bytes : NULL;
     v16 acc[V16_TILE_HEADS][V16_TILE_POSITIONS];
     V16_UNROLL
     for (int h = 0; h < n_h; h++)
@@ -176,10 +175,8 @@ V16_INLINE void score_tile(const struct attn_tile *g, uint32_t type, int n_h, in
         V16_UNROLL
         for (int i = 0; i < n_t; i++)
             row[i] = load_kv(type, k + (size_t)i * g->row_bytes, d);
-        if (ahead && d % 32 == 0)
-            V16_UNROLL
-            for (int i = 0; i < n_t; i++)
-                prefetch_values(type, k + (size_t)(i + AHEAD) * g->row_bytes, d, 2);
+        if (next && d % 32 == 0)
+            prefetch_values(type, next, d / 32, 2 * n_t);
         V16_UNROLL
         for (int h = 0; h < n_h; h++) {
             const v16 q = v16_load(g->q + (int64_t)h * g->head_dim + d);
@@ -231,8 +228,8 @@ V16_INLINE void value_tile(const struct attn_tile *g, uint32_t type, int n_h, in
         V16_UNROLL
         for (int c = 0; c < n_c; c++)
             row[c] = load_kv(type, v, d + 16 * c);
-        if (g->more)
-            prefetch_values(type, v + BLOCK * g->row_bytes, d, n_c);
+        if (g->next)
+            prefetch_values(type, g->next, d / (16 * n_c) * BLOCK + t, n_c);
         V16_UNROLL
         for (int h = 0; h < n_h; h++) {
             const v16 weight = v16_set1(p[h][t]);
@@ -320,6 +317,7 @@ struct attn_group {
     int32_t n_rows, n_heads;
     int32_t start;      /* position of the page's first row */
     const char *k, *v;  /* that row */
+    const char *next_k; /* the K row that the next page begins with; NULL: this is the last one */
     float *o;           /* results: o of row i and head h at o + i * o_row + h * o_head, m and l at [i * n_heads + h] */
     int64_t o_row, o_head;
     float *m, *l;
@@ -366,25 +364,27 @@ static void widen(uint32_t type, const char *from, size_t row_bytes, int32_t n, 
     }
 }
 
-/* Scores (values false) or values of the places t .. t + BLOCK - 1 of a page. */
+/* Scores (values false) or values of the places t .. t + BLOCK - 1 of a page. What the page is read for next is asked for from memory
+   meanwhile: the block behind this one, then the first one of the values, then that of the next page. */
 static void attend_block(const struct attn_group *g, struct attn_work *w, int32_t t, bool values)
 {
-    const int32_t hd = g->op->head_dim, longest = group_places(g).to;
+    const struct kern_places all = group_places(g);
+    const int32_t hd = g->op->head_dim, longest = all.to;
     const size_t cache_row = qtype_row_bytes(g->op->kv_type, (uint64_t)hd), block_bytes = BLOCK * cache_row;
-    const char *block = (values ? g->v : g->k) + (size_t)t * cache_row, *next = block + block_bytes;
+    const char *block = (values ? g->v : g->k) + (size_t)t * cache_row;
+    const char *next = values ? g->next_k : g->v + (size_t)(all.from / BLOCK * BLOCK) * cache_row;
+    if (t + BLOCK < longest)
+        next = block + block_bytes;
     struct attn_tile tile = {.row_bytes = cache_row, .head_dim = hd, .scale = g->op->scale};
     uint32_t type = g->op->kv_type;
-    const bool more = t + 2 * BLOCK <= longest;
     if (g->n_rows > 1) {
         widen(type, block, cache_row, longest - t < BLOCK ? longest - t : BLOCK, hd, w->wide);
         type = QTYPE_F32;
         block = (const char *)w->wide;
         tile.row_bytes = (size_t)hd * sizeof(float);
-    } else {
-        tile.more = more;
     }
     for (int32_t i = 0; i < g->n_rows; i++) {
-        if (g->n_rows > 1 && more) /* a row's share of the next block */
+        if (g->n_rows > 1 && next) /* a row's share of the next block */
             for (size_t at = block_bytes * (size_t)i / (size_t)g->n_rows; at < block_bytes * (size_t)(i + 1) / (size_t)g->n_rows; at += 64)
                 __builtin_prefetch(next + at);
         const struct kern_places seen = row_places(g, i);
@@ -395,6 +395,7 @@ static void attend_block(const struct attn_group *g, struct attn_work *w, int32_
             const struct block_fns *fn = block_functions(type, g->n_heads - h, &n_h);
             float (*p)[KV_PAGE_ROWS] = (float (*)[KV_PAGE_ROWS])(w->p[i * g->n_heads + h] + from);
             tile.q = g->q + (int64_t)i * g->op->q_stride + (int64_t)h * hd;
+            tile.next = g->n_rows == 1 && h == 0 && next ? next + (size_t)(from - t) * cache_row : NULL;
             if (values)
                 fn->values(&tile, p, g->o + i * g->o_row + h * g->o_head, g->o_head, from == seen.from);
             else
@@ -458,12 +459,14 @@ static struct attn_group group_at(const struct op_attn *op, const struct kern_ba
     return g;
 }
 
-static void set_page(struct attn_group *g, const struct kern_seq *seq, int32_t kv_head, int32_t start)
+/* start: position of the page's first row; next: that of the page to come, -1 if there is none. */
+static void set_page(struct attn_group *g, const struct kern_seq *seq, int32_t kv_head, int32_t start, int32_t next)
 {
     const size_t row_bytes = qtype_row_bytes(g->op->kv_type, (uint64_t)g->op->head_dim);
     g->start = start;
     g->k = kern_kv_row(seq, g->op->k_offset, kv_head, start, row_bytes);
     g->v = kern_kv_row(seq, g->op->v_offset, kv_head, start, row_bytes);
+    g->next_k = next >= 0 ? kern_kv_row(seq, g->op->k_offset, kv_head, next, row_bytes) : NULL;
 }
 
 /* Do all rows of the group begin in the same page? */
@@ -483,7 +486,8 @@ static void attend_group(struct attn_group *g, const struct kern_batch *batch, i
     const int32_t in_place = begin_together(g) ? first_page : -1; /* the page whose results need no merging */
     float *out = (float *)kern_ptr(op->out) + (int64_t)row * op->out_stride + (int64_t)first * hd;
     for (int32_t start = first_page; start <= g->seen[g->n_rows - 1].last; start += KV_PAGE_ROWS) {
-        set_page(g, &batch->seqs[batch->seq[row]], kv_head, start);
+        const int32_t next = start + KV_PAGE_ROWS;
+        set_page(g, &batch->seqs[batch->seq[row]], kv_head, start, next <= g->seen[g->n_rows - 1].last ? next : -1);
         g->o = start == in_place ? out : o[0];
         g->o_row = start == in_place ? op->out_stride : (int64_t)g->n_heads * MAX_HEAD_DIM;
         g->o_head = start == in_place ? hd : MAX_HEAD_DIM;
@@ -535,7 +539,8 @@ static void attend_part(const struct op_attn_pages *op, const struct kern_batch 
     const struct kern_span *seen = g->seen;
     if (start > seen[g->n_rows - 1].last || start + KV_PAGE_ROWS <= seen[0].first)
         return;
-    set_page(g, &batch->seqs[batch->seq[row]], kv_head, start);
+    const int32_t next = at + 1 < op->n_pages ? start + KV_PAGE_ROWS : -1;
+    set_page(g, &batch->seqs[batch->seq[row]], kv_head, start, next <= seen[g->n_rows - 1].last ? next : -1);
     g->o = kern_part(op, batch, at, row, first);
     g->o_head = (int64_t)kern_part_floats(hd);
     g->o_row = g->o_head * op->attn.n_head;
