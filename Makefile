@@ -37,6 +37,9 @@ SANFLAGS :=
 KERNFLAGS :=
 ifeq ($(SAN),1)
 SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+# Programs that run whole models spend nearly all their time in the kernels: these are checked in the tests of kernels only
+# (tests/tests.mk links them with kernels that are), which meet each one at its borders.
+KERNFLAGS := -fno-sanitize=all
 endif
 ifeq ($(LIBFUZZER),1)
 SANFLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -129,6 +132,12 @@ $(BUILD)/obj/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALLC) $(call file_flags,$<) -MMD -MP -c -o $@ $<
+# The same with the sanitizers; only with SAN=1.
+$(BUILD)/checked/%.o: KERNFLAGS :=
+$(BUILD)/checked/%.o: src/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $< (sanitized)"
+	$(Q)$(CC) $(ALLC) $(call file_flags,$<) -MMD -MP -c -o $@ $<
 
 include tests/tests.mk
 
@@ -152,4 +161,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD) skua
 
--include $(shell find $(BUILD)/obj $(BUILD)/tests -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/checked $(BUILD)/tests -name '*.d' 2>/dev/null)

@@ -17,6 +17,14 @@ $(UNIT_BIN) $(KERN_BIN) $(MODEL_BIN): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TES
 	@echo "  LD    $@"
 	$(Q)$(CC) $(ALLLD) -o $@ $< $(TEST_SUPPORT) $(TEST_ARCHIVES) $(BUILD)/libskua.a $(TEST_LIBS) $(ALLLIBS)
 
+# Under sanitizers, tests of kernels bring their own kernels, which come before the library's.
+ifeq ($(SAN),1)
+CHECKED_KERNELS := $(patsubst src/%.c,$(BUILD)/checked/%.o,$(CPUSRC))
+CHECKED_TESTS := $(KERN_BIN) $(filter $(BUILD)/tests/unit/test_quant%,$(UNIT_BIN))
+$(CHECKED_TESTS): $(CHECKED_KERNELS)
+$(CHECKED_TESTS): TEST_ARCHIVES := $(CHECKED_KERNELS)
+endif
+
 # tests/unit/test_cmd_*.c test helpers of src/cmd: every object there but main and the commands themselves (cmd_*.c).
 CMD_HELPERS := $(filter-out $(BUILD)/obj/cmd/main.o $(BUILD)/obj/cmd/cmd_%,$(CMDOBJ))
 $(BUILD)/libcmd.a: $(CMD_HELPERS)
