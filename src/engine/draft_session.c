@@ -323,10 +323,10 @@ void draft_round_end(skua_session *s, const struct draft_round *r, const int32_t
 bool session_draft_note(skua_session *s, char *line, size_t size)
 {
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
-        const char *name = s->engine->draft->sources[i].name;
+        const char *name = s->engine->draft->sources[i].kind_name;
         if (s->draft->drafters[i] && s->draft->drafters[i]->lost && !s->draft->told_lost[i]) {
             s->draft->told_lost[i] = true;
-            snprintf(line, size, "%s has lost its context and drafts no more in this session", name);
+            snprintf(line, size, "%s failed or lost its context; it drafts no more in this session", name);
             return true;
         }
         if (sched_poor(&s->draft->sched, i)) {
@@ -349,7 +349,7 @@ skua_draft_stats skua_session_draft_stats(const skua_session *s)
                              .other_seconds = st->t_other};
     memcpy(out.depth, st->depth, sizeof out.depth);
     for (int32_t i = 0; i < out.n_sources; i++) {
-        out.sources[i].name = s->engine->draft->sources[i].name;
+        out.sources[i].name = s->engine->draft->sources[i].kind_name;
         out.sources[i].rounds = st->used[i];
         out.sources[i].lost = s->draft->drafters[i] && s->draft->drafters[i]->lost;
         memcpy(out.sources[i].tested, st->tested[i], sizeof out.sources[i].tested);
