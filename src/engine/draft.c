@@ -124,6 +124,8 @@ static int add_file(skua_engine *e, struct engine_draft *d, const skua_draft_par
     const struct dflash_target t = {.gguf = e->gguf, .config = &e->config, .weights = &e->weights, .samplable = e->samplable};
     struct gguf *g;
     int rc = gguf_open(&g, p->source, err);
+    if (rc == SKUA_EIO && !strpbrk(p->source, "/.")) /* a word that was meant to be another */
+        return error_set(err, rc, "there is no drafter file '%s'; expected the name of one, mtp, lookup, auto or none", p->source);
     if (rc)
         return rc;
     const bool dflash = dflash_file_is(g, NULL);

@@ -132,7 +132,9 @@ unfit "the trace in no folder" 1 "none/t: cannot be written: No such file" --dra
 check "nothing was touched" 'cmp -s "$MODEL" "$WORK/model.gguf" && cmp -s "$dflash2" "$WORK/drafter.gguf" && [ "$(cat "$WORK/text")" = text ]'
 unfit "no such file" 1 "none.gguf: cannot open: No such file" --draft "$WORK/none.gguf" x
 unfit "a folder" 1 "is not a regular file|is a folder" --draft "$WORK" x
-unfit "no name" 1 "cannot open" --draft "" x
+for word in AUTO lookups ""; do
+    unfit "the word '$word'" 1 "there is no drafter file '$word'; expected the name of one, mtp, lookup, auto or none" --draft "$word" x
+done
 unfit "text" 1 "text: .*GGUF" --draft "$WORK/text" x
 unfit "a whole model" 1 "the file is a whole model, or a draft head for another one" --draft "$WORK/model.gguf" x
 unfit "options of files without one" 1 "options for DFlash drafters, but 'auto' is no drafter file" --draft auto --draft-taps input x
