@@ -1,6 +1,6 @@
 /* A session that was saved in the middle of an answer with some drafters goes on with any others, or none: the same tokens and state. A
- * drafter that the file holds has its context again; one that it does not hold, and that tokens alone do not bring back, is said to be lost.
- * So it is with what drafters left in memory, cut anywhere or changed. */
+ * drafter that the file holds has its context again; one that it does not hold, and that tokens alone do not bring back, is said to be
+ * lost. So it is with what drafters left in memory, cut anywhere or changed. */
 #include "engine_model.h"
 
 #include <unistd.h>
