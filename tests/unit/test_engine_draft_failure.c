@@ -9,7 +9,7 @@
 #define N_PROMPT 250 /* pages of the drafters' caches are added during the answer */
 #define MOST 24      /* tokens of an answer */
 
-static int32_t prompt[N_PROMPT];
+static int32_t prompt[N_PROMPT], n_prompt = N_PROMPT;
 static const int32_t more[] = {500, 501, 502, 500, 501, 502, 500, 501};
 
 /* ---- drafters whose calls fail ---- */
@@ -187,7 +187,7 @@ static void go_on(const struct subject *x, skua_session *s, const char *where)
     skua_session_reset(s);
     for (int32_t i = 0; i < x->engine->draft->n_sources; i++)
         CHECK(!is_lost(s, i), "%s: still lost in an empty session", where);
-    ask(s, prompt, N_PROMPT, x->temperature, false, &a);
+    ask(s, prompt, n_prompt, x->temperature, false, &a);
     CHECK(a.n_rounds > 0, "%s: nothing is drafted in an empty session", where);
     expect(where, s, &a, &x->plain[0]);
     skua_snapshot_free(p);
@@ -204,7 +204,7 @@ static bool check_fault(const struct subject *x, int32_t source, enum call call,
     skua_session *s = session_open(x->engine, N_CTX);
     snprintf(where, sizeof where, "%s, source %d, %s, %s %d", x->what, source, calls[call], faults[fault], (int)at);
     wrap(s, source, call, fault, at);
-    ask(s, prompt, N_PROMPT, x->temperature, false, &a);
+    ask(s, prompt, n_prompt, x->temperature, false, &a);
     const bool failed = w.n_failed > 0, reached = w.n >= at;
     CHECK(failed || !reached || fault >= ALLOCATION, "%s: nothing failed", where);
     w.fault = NONE;
@@ -268,7 +268,7 @@ static void check_engine(const char *what, int32_t n_sources, double temperature
     if (n_sources == 1)
         x.engine->draft->n_sources = 1;
     skua_session *s = session_open(x.engine, N_CTX);
-    ask(s, prompt, N_PROMPT, temperature, true, &x.plain[0]);
+    ask(s, prompt, n_prompt, temperature, true, &x.plain[0]);
     ask(s, more, 8, temperature, true, &x.plain[1]);
     skua_session_free(s);
     for (int32_t i = 0; i < x.engine->draft->n_sources; i++)
@@ -282,9 +282,12 @@ static void check_engine(const char *what, int32_t n_sources, double temperature
 int main(void)
 {
     const bool quick = getenv("SKUA_TEST_QUICK") != NULL;
+    if (quick)
+        n_prompt = 40;
     check_engine("models/tiny-dflash2-q8_0.gguf", 1, 0, quick);
     check_engine("mtp", 1, 0, quick);
     check_engine("lookup", 1, 0.8, quick);
-    check_engine("models/tiny-dflash2-q8_0.gguf", 4, 0, true);
+    if (!quick)
+        check_engine("models/tiny-dflash2-q8_0.gguf", 4, 0, true);
     return support_finish("engine_draft_failure");
 }
