@@ -193,7 +193,7 @@ int skua_engine_draft(skua_engine *e, const skua_draft_params *p, const char **n
 
 /* One round in which something was drafted. */
 typedef struct skua_draft_round {
-    const char *drafter;      /* "dflash", "dflash2", "dspark", "mtp", "lookup" */
+    const char *drafter;      /* "dflash", "dflash2", "dspark", "mtp", "lookup", "combined" (a block, and copies where the text repeats) */
     const int32_t *drafts;    /* [n_drafts] */
     int32_t n_drafts, n_verified, n_accepted;
 } skua_draft_round;
@@ -208,7 +208,7 @@ typedef struct skua_draft_stats {
     int64_t depth[SKUA_DRAFT_MAX + 1]; /* rounds by drafts verified */
     double draft_seconds, verify_seconds, commit_seconds, other_seconds;
     struct {
-        const char *name;     /* for people */
+        const char *name;     /* as skua_draft_round.drafter */
         int64_t rounds;       /* that used it */
         int64_t tested[SKUA_DRAFT_MAX], accepted[SKUA_DRAFT_MAX]; /* by depth */
         bool lost;            /* its context is gone, or it failed */

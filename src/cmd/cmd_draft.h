@@ -29,12 +29,13 @@ enum {
     {"draft-sampling", required_argument, NULL, DRAFT_OPT_SAMPLING}, {"draft-ids", required_argument, NULL, DRAFT_OPT_IDS}
 #define DRAFT_HELP \
     "      --draft WHAT         speculation, which changes no answer: a drafter FILE (DFlash, DFlash2, DSpark, MTP head), 'mtp'\n" \
-    "                           (the model's own block), 'lookup' (what the text repeats), 'auto' (both), 'none' (default)\n" \
+    "                           (the model's own block), 'lookup' (what the text repeats), 'auto' (both), 'none' (default);\n" \
+    "                           lookup and the model's own block compete with a file\n" \
     "      --draft-max N        at most N drafts in a round\n" \
     "      --draft-min-gain G   draft when that is expected to be this much faster (default 0.03)\n" \
     "      --draft-fixed K      K drafts in every round, without adaptation\n" \
     "      --draft-schedule L   numbers of drafts of the rounds, separated by commas, again and again\n" \
-    "      --draft-force        draft whenever there is something to propose\n" \
+    "      --draft-force        draft whenever there is something to propose, also where that does not pay\n" \
     "      --draft-sampling S   with a temperature: 'compare' (default): the seed's own answer; 'rejection': another\n" \
     "      --draft-taps A, --draft-causal yes|no, --draft-ids FILE   of DFlash files: layers are numbered by 'input' or 'output';\n" \
     "                           rows of a block see only those before them, or all; the only tokens that are drafted\n"

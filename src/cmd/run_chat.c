@@ -15,7 +15,7 @@ static const char chat_help[] =
     "  /system TEXT    set the system message (without TEXT: remove it)\n"
     "  /save FILE      write the conversation as JSON\n"
     "  /load FILE      replace the conversation by a saved one\n"
-    "  /stats          figures of the last answer and of memory\n"
+    "  /stats          figures of the last answer, of memory and of drafting\n"
     "  /exit           leave (or Ctrl-D)\n"
     "A line that ends in \\ goes on in the next one. Ctrl-C stops an answer.\n";
 
@@ -54,6 +54,12 @@ static void print_stats(const struct run *r)
     fprintf(stderr, "context %d of %d tokens; session %.1f MB, workspace %.1f MB, file %.1f MB; %s kernels, %d threads, KV cache %s\n",
             skua_session_length(r->session), skua_session_ctx(r->session), (double)skua_session_bytes(r->session) / 1e6,
             (double)info.workspace_bytes / 1e6, (double)info.file_bytes / 1e6, info.kernels, info.n_threads, info.kv_type);
+    const skua_draft_stats drafts = skua_session_draft_stats(r->session);
+    struct strbuf out = {0};
+    if (drafts.n_sources)
+        draft_stats_text(&drafts, &out);
+    fputs(strbuf_str(&out), stderr);
+    strbuf_free(&out);
 }
 
 /* A line that begins with a slash. Problems are told, and the chat goes on. */

@@ -87,7 +87,7 @@ static struct draft_source *add_source(struct engine_draft *d, enum sched_kind k
 
 static void add_lookup(struct engine_draft *d)
 {
-    add_source(d, SCHED_LOOKUP, "lookup", "lookup (what the session's tokens repeat)");
+    add_source(d, SCHED_LOOKUP, "lookup", "lookup");
     sched_costs_source(&d->costs, d->n_sources - 1, 0, 0);
 }
 
@@ -124,6 +124,8 @@ static int add_file(skua_engine *e, struct engine_draft *d, const skua_draft_par
     const struct dflash_target t = {.gguf = e->gguf, .config = &e->config, .weights = &e->weights, .samplable = e->samplable};
     struct gguf *g;
     int rc = gguf_open(&g, p->source, err);
+    if (rc == SKUA_EIO && !strpbrk(p->source, "/.")) /* a word that was meant to be another */
+        return error_set(err, rc, "there is no drafter file '%s'; expected the name of one, mtp, lookup, auto or none", p->source);
     if (rc)
         return rc;
     const bool dflash = dflash_file_is(g, NULL);
@@ -158,7 +160,7 @@ static int add_sources(skua_engine *e, struct engine_draft *d, const skua_draft_
     if (!mtp)
         add_lookup(d);
     if (d->sources[0].dflash) {
-        add_source(d, SCHED_COMBINED, "combined", "both: drafts where the text does not repeat, copies where it does");
+        add_source(d, SCHED_COMBINED, "combined", "combined");
         d->costs.draft_fixed[d->n_sources - 1] = d->costs.draft_fixed[0];
     }
     return 0;
@@ -218,7 +220,8 @@ static int copy_script(struct engine_draft *d, const skua_draft_params *p, skua_
         d->script[i] = from[i] < most ? from[i] : most;
     }
     if (asked > most)
-        strbuf_printf(&d->notes, "%d drafts in a round are more than can be drafted: %d are taken\n", asked, most);
+        strbuf_printf(&d->notes, "%d drafts in a round are more than %s: %d are taken\n", asked,
+                      most < first ? "the limit" : "can be drafted", most);
     return 0;
 }
 
@@ -241,6 +244,26 @@ static void on_rows(void *user, skua_session *s, const struct draft_rows *rows)
     }
 }
 
+/* One line: what is armed, and what decides. */
+static void tell_armed(skua_engine *e, const skua_draft_params *p)
+{
+    struct engine_draft *d = e->draft;
+    strbuf_puts(&d->notes, "drafting: ");
+    for (int32_t i = 0; i < d->n_sources; i++)
+        strbuf_printf(&d->notes, "%s%s", i ? ", " : "", d->sources[i].name);
+    if (!strcmp(p->source, "auto") && !e->weights.mtp.present)
+        strbuf_puts(&d->notes, " (the model has no MTP block)");
+    if (d->mode == SCHED_SCRIPT)
+        strbuf_puts(&d->notes, "; as many as the schedule says");
+    else if (d->mode == SCHED_FIXED)
+        strbuf_printf(&d->notes, "; %d in every round", d->script[0]);
+    else
+        strbuf_puts(&d->notes, p->force ? "; also where it does not pay" : "; as far as it is measured to pay");
+    if (d->mode != SCHED_ADAPT && d->n_sources > 1)
+        strbuf_puts(&d->notes, ", of the first that has any");
+    strbuf_putc(&d->notes, '\n');
+}
+
 static int attach(skua_engine *e, const skua_draft_params *p, skua_error *err)
 {
     struct engine_draft *d = e->draft;
@@ -253,8 +276,8 @@ static int attach(skua_engine *e, const skua_draft_params *p, skua_error *err)
         rc = copy_script(d, p, err);
     if (!rc)
         rc = set_capture(e, d, err);
-    for (int32_t i = 0; !rc && i < d->n_sources; i++)
-        strbuf_printf(&d->notes, "drafting: %s\n", d->sources[i].name);
+    if (!rc)
+        tell_armed(e, p);
     if (!rc && strbuf_failed(&d->notes))
         rc = error_nomem(err, "notes on drafting", 0);
     return rc;

@@ -137,30 +137,36 @@ static bool bring_back(struct drafter *d, const skua_session *s, const struct bl
     return ok && d->n_pos == n;
 }
 
-void session_draft_load(skua_session *s, const void *blob, size_t size)
+/* The part of a source, wherever it stands; *state: its bytes. Parts behind one that is damaged are not found. */
+static bool find_part(const void *blob, size_t size, const struct draft_source *source, struct blob_part *part, const char **state)
 {
     const char *p = blob;
+    while (p && size >= sizeof *part) {
+        memcpy(part, p, sizeof *part);
+        p += sizeof *part;
+        size -= sizeof *part;
+        if (part->size > size || padded(part->size) > size)
+            return false;
+        *state = p;
+        if (!memcmp(part->name, source->name, sizeof part->name))
+            return true;
+        p += padded(part->size);
+        size -= padded(part->size);
+    }
+    return false;
+}
+
+void session_draft_load(skua_session *s, const void *blob, size_t size)
+{
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
         struct blob_part part;
+        const char *state = NULL;
         if (!d)
             continue;
-        const bool told = p && size >= sizeof part;
-        if (told) {
-            memcpy(&part, p, sizeof part);
-            p += sizeof part;
-            size -= sizeof part;
-        }
-        const bool sound = told && part.size <= size && padded(part.size) <= size;
-        const bool same = sound && !memcmp(part.name, s->engine->draft->sources[i].name, sizeof part.name);
-        d->lost = !bring_back(d, s, same ? &part : NULL, p);
+        const bool found = find_part(blob, size, &s->engine->draft->sources[i], &part, &state);
+        d->lost = !bring_back(d, s, found ? &part : NULL, state);
         s->draft->sched.removed[i] = d->lost;
-        if (told && !sound)
-            p = NULL;
-        if (sound) {
-            p += padded(part.size);
-            size -= padded(part.size);
-        }
     }
     if (s->draft)
         sched_forget_shadows(&s->draft->sched);
@@ -323,10 +329,10 @@ void draft_round_end(skua_session *s, const struct draft_round *r, const int32_t
 bool session_draft_note(skua_session *s, char *line, size_t size)
 {
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
-        const char *name = s->engine->draft->sources[i].name;
+        const char *name = s->engine->draft->sources[i].kind_name;
         if (s->draft->drafters[i] && s->draft->drafters[i]->lost && !s->draft->told_lost[i]) {
             s->draft->told_lost[i] = true;
-            snprintf(line, size, "%s has lost its context and drafts no more in this session", name);
+            snprintf(line, size, "%s failed or lost its context; it drafts no more in this session", name);
             return true;
         }
         if (sched_poor(&s->draft->sched, i)) {
@@ -349,7 +355,7 @@ skua_draft_stats skua_session_draft_stats(const skua_session *s)
                              .other_seconds = st->t_other};
     memcpy(out.depth, st->depth, sizeof out.depth);
     for (int32_t i = 0; i < out.n_sources; i++) {
-        out.sources[i].name = s->engine->draft->sources[i].name;
+        out.sources[i].name = s->engine->draft->sources[i].kind_name;
         out.sources[i].rounds = st->used[i];
         out.sources[i].lost = s->draft->drafters[i] && s->draft->drafters[i]->lost;
         memcpy(out.sources[i].tested, st->tested[i], sizeof out.sources[i].tested);

@@ -134,7 +134,7 @@ static void summarise(struct dflash_file *f, const char *path)
     const struct dflash_config *c = &f->config;
     const char *tail = strrchr(path, '/');
     int32_t windows = 0, causal = 0, window = 0;
-    char part[64] = "", mask[64], taps[64] = "";
+    char part[64] = "", mask[64] = "", taps[64] = "";
     for (int32_t i = 0; i < c->n_layer; i++) {
         windows += c->window[i] > 0;
         causal += c->causal[i];
@@ -146,10 +146,13 @@ static void summarise(struct dflash_file *f, const char *path)
         snprintf(part, sizeof part, "Markov head%s%s, ", c->confidence ? ", confidence" : "", c->anchor_first ? "" : ", anchor unused");
     if (f->weights.head_ids)
         snprintf(part + strlen(part), sizeof part - strlen(part), "head of %d, ", f->weights.head.n_out);
-    snprintf(mask, sizeof mask, "%d windowed (%d), %d causal", windows, window, causal);
+    if (windows)
+        snprintf(mask, sizeof mask, ", %d windowed (%d)", windows, window);
+    if (causal)
+        snprintf(mask + strlen(mask), sizeof mask - strlen(mask), ", %d causal", causal);
     for (int32_t i = 0; i < c->n_taps && strlen(taps) < sizeof taps - 8; i++)
         snprintf(taps + strlen(taps), sizeof taps - strlen(taps), " %d", c->taps[i]);
-    snprintf(f->summary, sizeof f->summary, "%s (%.48s): %sblock of %d, %d layers: %s, taps%s", kinds[c->variant], tail ? tail + 1 : path,
+    snprintf(f->summary, sizeof f->summary, "%s (%.48s: %sblock of %d, %d layers%s, taps%s)", kinds[c->variant], tail ? tail + 1 : path,
              part, c->block_size, c->n_layer, mask, taps);
 }
 

@@ -86,7 +86,7 @@ struct drafter_ops {
 /* Implementations embed this as their first member. */
 struct drafter {
     const struct drafter_ops *ops;
-    char name[160];      /* for people: "dflash2 (tiny-dflash2-bf16.gguf): convolution, selector of 16, ..." */
+    char name[160];      /* for people: "dflash2 (tiny-dflash2-bf16.gguf: convolution, selector of 16, ...)" */
     int32_t n_max;       /* most drafts of a proposal, at most DRAFT_MAX */
     int32_t n_pos;       /* positions that it has been extended with */
     bool block;          /* drafting costs the same for any number of drafts of a full block */

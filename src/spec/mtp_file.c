@@ -291,9 +291,11 @@ int mtp_file_open(struct mtp_file **out, const char *path, const struct dflash_t
     }
     weights_layout_mtp(&f->weights, t->config, kv_type);
     const char *tail = strrchr(path, '/');
-    const int n = snprintf(f->summary, sizeof f->summary, "mtp (%.100s)", tail ? tail + 1 : path);
+    const int n = snprintf(f->summary, sizeof f->summary, "mtp (%.100s", tail ? tail + 1 : path);
     if (f->ids)
-        snprintf(f->summary + n, sizeof f->summary - (size_t)n, ": head of %d tokens", f->weights.head.n_out);
+        snprintf(f->summary + n, sizeof f->summary - (size_t)n, ": head of %d tokens)", f->weights.head.n_out);
+    else
+        snprintf(f->summary + n, sizeof f->summary - (size_t)n, ")");
     f->bytes += sizeof *f;
     *out = f;
     return 0;

@@ -18,7 +18,7 @@
 
 struct mtp_file {
     struct mtp_weights weights; /* for mtp_create */
-    char summary[160];          /* for people: "mtp (head.gguf): head of 98336 tokens" */
+    char summary[160];          /* for people: "mtp (head.gguf: head of 98336 tokens)" */
     struct strbuf warnings;     /* one line each; empty when there is nothing to say */
     size_t bytes;               /* memory of its own, besides the mapped file */
 

@@ -144,6 +144,19 @@ static const struct arm *decide(struct sched *s, const struct arm *arms, int32_t
 
 /* ---- choices ---- */
 
+/* Draft whether it pays or not. */
+static bool forced(const struct sched *s) { return s->config.min_gain < 0; }
+
+/* The best arm that drafts; serial when there is none. */
+static const struct arm *best_drafting(const struct arm *arms, int32_t n)
+{
+    const struct arm *best = &arms[0];
+    for (int32_t i = 1; i < n; i++)
+        if (i == 1 || rate_of(&arms[i]) > rate_of(best))
+            best = &arms[i];
+    return best;
+}
+
 /* The arm of a source that drafts now and then whose gain over its time at the going rate is largest; NULL: none gains. */
 static const struct arm *opportunity(const struct sched *s, const struct arm *arms, int32_t n, const struct arm *now)
 {
@@ -160,12 +173,12 @@ static const struct arm *opportunity(const struct sched *s, const struct arm *ar
     return best;
 }
 
-/* The cheapest arm that may be better than the incumbent; NULL: none. */
-static const struct arm *candidate(const struct arm *arms, int32_t n, const struct arm *now, double *excess)
+/* The cheapest arm that may be better than the incumbent; forced: of those that draft. NULL: none. */
+static const struct arm *candidate(const struct arm *arms, int32_t n, const struct arm *now, bool forced, double *excess)
 {
     double rate = rate_of(now);
     const struct arm *best = NULL;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = forced ? 1 : 0; i < n; i++) {
         bool known = arms[i].source == now->source && arms[i].k <= now->k; /* every round tests what this would test */
         if (known || !(arms[i].upper > PROBE_GAIN * rate))
             continue;
@@ -232,14 +245,17 @@ static struct sched_choice adapt(struct sched *s, const struct sched_ask *ask)
 {
     struct arm arms[1 + SCHED_MAX_SOURCES * DRAFT_MAX];
     struct sched_choice c = {.source = SCHED_NONE, .hindsight = SCHED_NONE};
-    if (!sched_costs_measured(s->config.costs, 1)) { /* what everything is compared with */
+    if (!sched_costs_measured(s->config.costs, 1) && !forced(s)) { /* what everything is compared with */
         s->rate = rate_of(&(struct arm){.tokens = 1, .seconds = sched_costs_verify(s->config.costs, 1, ask->ctx)});
         return c;
     }
     if (!s->granted)
         grant(s, ask);
     int32_t n = all_arms(s, ask, arms), widest = min_i(ask->remaining - 1, ask->k_limit);
-    const struct arm *now = decide(s, arms, n, s->decided && s->k > widest), *take = now, *chance = opportunity(s, arms, n, now);
+    const struct arm *now = decide(s, arms, n, s->decided && s->k > widest), *chance = opportunity(s, arms, n, now);
+    if (forced(s) && now->k == 0)
+        now = best_drafting(arms, n);
+    const struct arm *take = now;
     s->rate = rate_of(now);
     if (chance) {
         take = chance;
@@ -252,7 +268,7 @@ static struct sched_choice adapt(struct sched *s, const struct sched_ask *ask)
             c.probe = true;
             return c;
         }
-        const struct arm *probe = candidate(arms, n, now, &excess);
+        const struct arm *probe = candidate(arms, n, now, forced(s) && n > 1, &excess);
         bool block = probe && probe->source != SCHED_NONE && s->config.kinds[probe->source] == SCHED_BLOCK;
         if (now->k == 0 && hindsight(s, ask, arms, n, &c))
             return c;
@@ -288,7 +304,7 @@ int32_t sched_truncate(const struct sched *s, const struct sched_choice *choice,
         return n;
     const struct sched_accept *a = &s->accept[choice->source][sched_match_bucket(draft->match)];
     double survive = 1, tokens = 1, best = 1 / (t_draft + sched_costs_verify(s->config.costs, 1, ctx));
-    int32_t k = 0;
+    int32_t k = forced(s) ? 1 : 0;
     for (int32_t d = 1; d <= n; d++) {
         survive *= sched_accept_given(a, d, draft->confidence[d - 1]);
         tokens += survive;

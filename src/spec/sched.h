@@ -46,7 +46,8 @@ struct sched_config {
     const struct sched_memory *memory; /* read at init only; NULL: none */
     int32_t n_sources;
     enum sched_kind kinds[SCHED_MAX_SOURCES];
-    double min_gain;                   /* drafting must be predicted this much faster than serial decoding; 0.03 = 3 % */
+    double min_gain;                   /* drafting must be predicted this much faster than serial decoding; 0.03 = 3 %. Negative:
+                                          something is drafted whenever it can be, however bad */
     enum sched_mode mode;
     const int32_t *script;             /* SCHED_FIXED: one entry; SCHED_SCRIPT: n_script of them; 0 and more. Must outlive the scheduler */
     int32_t n_script;

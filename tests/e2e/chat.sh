@@ -194,6 +194,34 @@ with open(work + "/stderr", "wb") as f:
 text = open(work + "/stderr", "rb").read()
 check("no thinking and no sequences in a file", b"The user asks" not in text and b"\x1b" not in text and b"generated" in text, text)
 
+# ---- drafting: an answer stopped in the middle of a block, and what is asked then, without drafting too ----
+
+options = ("--temp", "0", "--no-think", "--logit-bias", "8177=-100", "-n", "3000") # no end
+c = Chat(*options, "--draft", "models/tiny-dflash2-q8_0.gguf", "--draft-fixed", "7")
+seen = c.until(rb"/help tells the commands\.\r\n", "drafting, hello")
+check("one line says what drafts", seen.count(b"drafting: dflash2 (") == 1 and seen.count(b"drafting") == 1, seen)
+c.ask(b"Tell me a story about a fox.", rb"fox\.\r?\n.*a ", "drafting")
+c.send(b"\x03")
+c.until(rb"end: canceled\r\n", "drafting, canceled")
+seen = c.ask(b"/stats", rb"seconds: draft [^\r]*\r\n", "drafting, /stats")
+check("drafting, /stats", re.search(rb"drafting: \d+ rounds, \d+ of them with drafts .*\n  dflash2: \d+ rounds, accepted", seen, re.S), seen)
+c.ask(b"/save " + work.encode() + b"/drafted.json", rb"2 messages written", "drafting, /save")
+c.until(rb"> ", "drafting, prompt")
+c.send(b"What is 17 + 25?\r")
+drafted = c.until(rb"25\?\r?\n.{40}", "drafting, the next answer")[-40:]
+c.send(b"\x03")
+c.until(rb"end: canceled\r\n", "drafting, canceled again")
+c.leave("drafting")
+c = Chat(*options)
+c.ask(b"/load " + work.encode() + b"/drafted.json", rb"2 messages read", "without drafting, /load")
+c.until(rb"> ", "without drafting, prompt")
+c.send(b"What is 17 + 25?\r")
+plain = c.until(rb"25\?\r?\n.{40}", "without drafting, the next answer")[-40:]
+c.send(b"\x03")
+c.until(rb"end: canceled\r\n", "without drafting, canceled")
+check("drafting changes no answer after Ctrl-C", drafted == plain and plain, drafted + b" | " + plain)
+c.leave("without drafting")
+
 # ---- names from a file, and model output, do no harm to the terminal ----
 
 c = Chat("--temp", "0", "--no-think", "-m", work + "/evil.gguf")

@@ -70,7 +70,7 @@ done
 
 run run --raw --temp 0 -n $n --draft "$dflash2" --draft-fixed 99 --draft-trace "$WORK/trace" --stats "Once upon a time"
 check "the number is clamped and said" 'grep -q "^skua run: 99 drafts in a round are more than can be drafted: 7 are taken$" "$WORK/err"'
-check "what is armed" 'grep -q "^skua run: drafting: dflash2 (tiny-dflash2-q8_0.gguf): convolution, selector of 8, block of 8, 2 layers" "$WORK/err"'
+check "what is armed" '[ "$(grep -c "drafting: .* layers" "$WORK/err")" = 1 ] && grep -qx "skua run: drafting: dflash2 (tiny-dflash2-q8_0.gguf: convolution, selector of 8, block of 8, 2 layers, 2 windowed (256), taps 1 4 6), mtp (bundled), lookup, combined; 7 in every round, of the first that has any" "$WORK/err"'
 check "what it came to" 'grep -qE "^drafting: [0-9]+ rounds, [0-9]+ of them with drafts \([0-9]+ verified\); [0-9]+ tokens, [0-9]+\.[0-9]+ per round$" "$WORK/err" && grep -q "^  rounds by drafts verified: " "$WORK/err" && grep -qE "^  seconds: draft [0-9.]+, verify [0-9.]+, commit [0-9.]+" "$WORK/err"'
 python3 - "$WORK/trace" "$WORK/err" <<'PY' >"$WORK/says" 2>&1
 import json, re, sys
@@ -84,6 +84,12 @@ assert n <= tokens <= n + sum(r["A"] for r in rounds), (said.group(), rounds)
 print("yes")
 PY
 check "the trace agrees with the figures: $(cat "$WORK/says")" '[ "$(cat "$WORK/says")" = yes ]'
+for draft in "$dflash2" mtp auto; do
+    run run --no-think --temp 0 --draft $draft --draft-force --stats "Tell me a story about a fox."
+    check "--draft-force: drafts of $draft in every round" 'grep -q "^  rounds by drafts verified: [1-9]" "$WORK/err" && grep -q "; also where it does not pay$" "$WORK/err"'
+done
+run run --raw --temp 0 -n 2 --draft lookup --draft-fixed 9 --draft-max 5 Once
+check "a number above the limit is said" 'grep -qx "skua run: 9 drafts in a round are more than the limit: 5 are taken" "$WORK/err" && grep -qx "skua run: drafting: lookup; 5 in every round" "$WORK/err"'
 r --temp 0 -n 4 --draft auto Once
 check "-q: nothing is said" '[ ! -s "$WORK/err" ]'
 r --temp 0 -n 4 --stats Once
@@ -126,7 +132,9 @@ unfit "the trace in no folder" 1 "none/t: cannot be written: No such file" --dra
 check "nothing was touched" 'cmp -s "$MODEL" "$WORK/model.gguf" && cmp -s "$dflash2" "$WORK/drafter.gguf" && [ "$(cat "$WORK/text")" = text ]'
 unfit "no such file" 1 "none.gguf: cannot open: No such file" --draft "$WORK/none.gguf" x
 unfit "a folder" 1 "is not a regular file|is a folder" --draft "$WORK" x
-unfit "no name" 1 "cannot open" --draft "" x
+for word in AUTO lookups ""; do
+    unfit "the word '$word'" 1 "there is no drafter file '$word'; expected the name of one, mtp, lookup, auto or none" --draft "$word" x
+done
 unfit "text" 1 "text: .*GGUF" --draft "$WORK/text" x
 unfit "a whole model" 1 "the file is a whole model, or a draft head for another one" --draft "$WORK/model.gguf" x
 unfit "options of files without one" 1 "options for DFlash drafters, but 'auto' is no drafter file" --draft auto --draft-taps input x

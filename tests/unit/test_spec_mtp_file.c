@@ -250,7 +250,7 @@ static void test_split_layout(const struct recorded *r)
     for (int32_t i = 0; i < 8192; i++)
         tokens[i] = 8191 - i;
     add_draft_head(&m, tokens, 8192, QTYPE_I32);
-    check_same(r, edit_write(&m, "turned.gguf"), "mtp (turned.gguf): head of 8192 tokens", "");
+    check_same(r, edit_write(&m, "turned.gguf"), "mtp (turned.gguf: head of 8192 tokens)", "");
     edit_drop(&m, "mtp.0.draft_lm_head");
     for (int32_t i = 0; i < 8192; i++)
         tokens[i] = i;
@@ -262,7 +262,7 @@ static void test_split_layout(const struct recorded *r)
         tokens[i] = i % 10 == 7 ? -1 : 3 * i + 1;
     add_draft_head(&m, tokens, 2000, QTYPE_I64);
     f = open_head(r->e, edit_write(&m, "some.gguf"));
-    CHECK(!strcmp(f->summary, "mtp (some.gguf): head of 2000 tokens"), "summary '%s'", f->summary);
+    CHECK(!strcmp(f->summary, "mtp (some.gguf: head of 2000 tokens)"), "summary '%s'", f->summary);
     proposals(r->e, r, &f->weights, got);
     int both = 0;
     for (int32_t k = 1; k < r->n; k += 5) {

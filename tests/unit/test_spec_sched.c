@@ -166,6 +166,25 @@ static void test_min_gain(void)
     }
 }
 
+/* A negative gain: drafts in every round that has an offer and room for one, of whatever kind, though none is ever accepted. */
+static void test_forced(void)
+{
+    static const enum sched_kind kinds[] = {SCHED_BLOCK, SCHED_CHAIN, SCHED_LOOKUP};
+    for (int only = 0; only < 4; only++) {
+        start(only < 3 ? 1 : 3, only < 3 ? kinds + only : kinds, -1);
+        for (int32_t w = 1; w <= 8; w++)
+            sched_costs_add_verify(&costs, w, 1000, 30.0 * w);
+        for (int i = 0; i < 600; i++) {
+            struct sched_ask a = ask_for(i % 50 == 49 ? 1 : 1000, i % 60 == 59 ? 0 : 7);
+            const bool can = a.remaining > 1 && a.offers[0].n > 0;
+            struct sched_choice c = play(&a, 0);
+            CHECK((c.k > 0) == can && c.hindsight == SCHED_NONE, "kinds %d, round %d: %d drafts", only, i, c.k);
+            struct draft d = {.n = 7, .confidence = {0.01f, 0.01f}};
+            CHECK(!can || sched_truncate(&sched, &c, &d, 1, 1000, 2) == 1, "kinds %d, round %d: cut to nothing", only, i);
+        }
+    }
+}
+
 /* A source that failed is gone, and another takes over at once. */
 static void test_removal(void)
 {
@@ -413,6 +432,7 @@ int main(void)
     test_surprise();
     test_schedules();
     test_min_gain();
+    test_forced();
     test_removal();
     test_lookup();
     test_shadow();
