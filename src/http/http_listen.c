@@ -31,6 +31,11 @@ static void set_port(struct sockaddr_storage *a, int port)
         ((struct sockaddr_in *)a)->sin_port = htons((uint16_t)port);
 }
 
+static int get_port(const struct sockaddr_storage *a)
+{
+    return ntohs(a->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port : ((const struct sockaddr_in *)a)->sin_port);
+}
+
 /* A listening socket, or -1 with errno. "::" takes IPv4 as well. */
 static int listen_on(struct sockaddr_storage *a, socklen_t length)
 {
@@ -51,37 +56,47 @@ static int listen_on(struct sockaddr_storage *a, socklen_t length)
     return -1;
 }
 
-static bool is_absent(int code) { return code == EADDRNOTAVAIL || code == EAFNOSUPPORT; }
+/* All addresses of the list that this machine has. 0; or -1 with *failed and errno: that one cannot be used. */
+static int listen_on_all(struct http_server *s, const struct addrinfo *list, struct sockaddr_storage *failed)
+{
+    for (const struct addrinfo *i = list; i && s->n_listeners < HTTP_MAX_LISTENERS; i = i->ai_next) {
+        if (i->ai_family != AF_INET && i->ai_family != AF_INET6)
+            continue;
+        memset(failed, 0, sizeof *failed);
+        memcpy(failed, i->ai_addr, i->ai_addrlen);
+        set_port(failed, s->port);
+        int fd = listen_on(failed, i->ai_addrlen);
+        if (fd < 0 && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
+            return -1;
+        if (fd < 0)
+            continue;
+        s->listeners[s->n_listeners++].fd = fd;
+        s->port = get_port(failed); /* the others get the same */
+    }
+    return 0;
+}
 
 int http_listen(struct http_server *s, skua_error *err)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct sockaddr_storage failed;
     struct addrinfo *list;
+    char text[72];
+    int tries = s->port ? 1 : 10; /* a port that is free on one address may be taken on another */
     int rc = getaddrinfo(s->host, NULL, &hints, &list);
     if (rc)
         return error_set(err, SKUA_EIO, "cannot listen on '%s': %s", s->host, rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
-    rc = 0;
-    int absent = 0; /* why an address that the name has, but this machine has not, was left out */
-    for (const struct addrinfo *i = list; i && !rc && s->n_listeners < HTTP_MAX_LISTENERS; i = i->ai_next) {
-        struct sockaddr_storage a = {0};
-        char text[72];
-        if (i->ai_family != AF_INET && i->ai_family != AF_INET6)
-            continue;
-        memcpy(&a, i->ai_addr, i->ai_addrlen);
-        set_port(&a, s->port);
-        http_address_text(&a, text, sizeof text);
-        int fd = listen_on(&a, i->ai_addrlen);
-        if (fd < 0 && is_absent(errno))
-            absent = errno;
-        else if (fd < 0)
-            rc = error_set(err, SKUA_EIO, "cannot listen on %s: %s", text, strerror(errno));
-        else
-            s->listeners[s->n_listeners++].fd = fd;
-        if (fd >= 0) /* all addresses of a name get the same port */
-            s->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+    while ((rc = listen_on_all(s, list, &failed)) < 0 && errno == EADDRINUSE && --tries) {
+        while (s->n_listeners)
+            close(s->listeners[--s->n_listeners].fd);
+        s->port = 0;
     }
+    int cause = errno;
     freeaddrinfo(list);
-    if (!rc && !s->n_listeners)
-        rc = error_set(err, SKUA_EIO, "cannot listen on '%s': %s", s->host, absent ? strerror(absent) : "it has no IP address");
-    return rc;
+    http_address_text(&failed, text, sizeof text);
+    if (rc < 0)
+        return error_set(err, SKUA_EIO, "cannot listen on %s: %s", text, strerror(cause));
+    if (!s->n_listeners)
+        return error_set(err, SKUA_EIO, "cannot listen on '%s': it is no address of this machine", s->host);
+    return 0;
 }
