@@ -42,6 +42,7 @@ struct http_parser {
     uint64_t remaining;             /* bytes of the body or chunk still to come */
 };
 
+/* Ready for one request; allocates nothing. */
 void http_parser_init(struct http_parser *p, const struct http_limits *limits);
 void http_parser_free(struct http_parser *p); /* zeroed ones allowed */
 

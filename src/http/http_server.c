@@ -119,8 +119,10 @@ int http_server_call(struct http_server *s, void (*fn)(void *arg), void *arg)
 
 void http_server_stop(struct http_server *s, double drain_s)
 {
+    int saved = errno; /* this may be a signal handler */
     atomic_store(&s->drain_ms, drain_s > 0 ? (int64_t)(drain_s * 1e3) : 0);
     http_server_wake(s);
+    errno = saved;
 }
 
 static void start_drain(struct http_server *s, double seconds)

@@ -1,5 +1,5 @@
-/* What the tests of src/http/http_server.c share: a server in a thread whose handler answers by path, or hands the request to the
- * test, and a client of plain sockets. Included once per program. */
+/* What the tests of the HTTP server share: a server in a thread whose handler answers by path, or hands the request to the test, and a
+ * client of plain sockets. Included once per program. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -26,6 +26,8 @@ struct fixture {
     pthread_cond_t changed;
     struct http_request *held[MAX_HELD]; /* of /hold, not yet taken by the test */
     int n_held, closed, called;          /* closed: calls of on_close */
+    void (*on_close)(void *arg);         /* of held requests; counts */
+    void *on_close_arg;
     bool mute;                           /* no error bodies */
     pthread_t late[MAX_LATE];            /* threads that answer; only the socket thread adds */
     int n_late;
@@ -120,7 +122,7 @@ static inline void handler(void *user, struct http_request *r)
     } else if (!strcmp(path, "/none")) {
         http_release(r);
     } else {
-        http_on_close(r, on_close, f);
+        http_on_close(r, f->on_close, f->on_close_arg);
         pthread_mutex_lock(&f->lock);
         f->held[f->n_held++] = r;
         pthread_cond_broadcast(&f->changed);
@@ -128,7 +130,8 @@ static inline void handler(void *user, struct http_request *r)
     }
 }
 
-static inline char *error_body(void *user, const char *path, int status, const char *code, const char *message, const char *request_id, size_t *n)
+static inline char *error_body(void *user, const char *path, int status, const char *code, const char *message, const char *request_id,
+                               size_t *n)
 {
     struct fixture *f = user;
     struct strbuf b = {0};
@@ -150,7 +153,7 @@ static inline void *run_server(void *arg)
 static inline void start(struct fixture *f, struct http_params params)
 {
     skua_error err;
-    *f = (struct fixture){.params = params};
+    *f = (struct fixture){.params = params, .on_close = on_close, .on_close_arg = f};
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     f->params.host = params.host ? params.host : "127.0.0.1";
@@ -280,7 +283,8 @@ static inline void expect_all(int fd, const char *what, const char *expected)
     get(fd, text, sizeof text, NULL, 0);
     bool good = normalise(text);
     char *end = strstr(text, "<eof>");
-    CHECK(good && end && !strncmp(text, expected, (size_t)(end - text)) && strlen(expected) == (size_t)(end - text), "%s: got '%s'", what, text);
+    good = good && end && strlen(expected) == (size_t)(end - text) && !strncmp(text, expected, (size_t)(end - text));
+    CHECK(good, "%s: got '%s'", what, text);
     close(fd);
 }
 

@@ -251,7 +251,8 @@ static void test_fields(void)
     CHECK(!strcmp(http_parser_field(&p, "HOST", NULL), "h"), "any case");
     CHECK(!strcmp(http_parser_field(&p, "x-a", NULL), ""), "an empty value");
     CHECK(b && !strcmp(b, "one two"), "blanks around a value");
-    CHECK(!strcmp(http_parser_field(&p, "x-b", b), "three") && !http_parser_field(&p, "x-b", http_parser_field(&p, "x-b", b)), "the next one");
+    b = http_parser_field(&p, "x-b", b);
+    CHECK(b && !strcmp(b, "three") && !http_parser_field(&p, "x-b", b), "the next one");
     CHECK(!http_parser_field(&p, "h", NULL) && !http_parser_field(&p, "one", NULL) && !http_parser_field(&p, "x", NULL), "names are whole");
     http_parser_free(&p);
 }
@@ -264,7 +265,8 @@ static void test_large_body(void)
     struct http_parser p;
     strbuf_puts(&in, CHUNKED);
     for (size_t i = 0; body.len + i <= large.max_body_bytes; i += 1 + i / 3) {
-        strbuf_printf(&in, i ? "%zX\r\n" : "", i);
+        if (i)
+            strbuf_printf(&in, "%zX\r\n", i);
         for (size_t k = 0; k < i; k++) {
             strbuf_putc(&in, (char)(k * 7 + i));
             strbuf_putc(&body, (char)(k * 7 + i));
@@ -284,8 +286,9 @@ static void test_large_body(void)
 /* The N-th allocation fails: 503, nothing left behind. */
 static void test_memory(void)
 {
-    static const char in[] = "POST /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/%41?bbbbbbbbbbbbbb "
-                             "HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n12345678901234567890\r\n0\r\n\r\n";
+    static const char in[] =
+        "POST /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/%41?bbbbbbbbbbbbbb HTTP/1.1\r\n"
+        H "Transfer-Encoding: chunked\r\n\r\n14\r\n12345678901234567890\r\n0\r\n\r\n";
     size_t live = mem_live_blocks();
     for (uint64_t n = 1;; n++) {
         struct http_parser p;

@@ -4,6 +4,7 @@
 
 #define H "Host: h\r\n"
 #define LAST H "Connection: close\r\n\r\n"
+#define PLAIN_HEAD ANSWER_HEAD "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 static void test_answers(struct fixture *f)
 {
@@ -93,7 +94,8 @@ static void test_refusals(struct fixture *f)
         {"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" H "\r\n1\r\na\r\n64\r\n",
          REFUSED("413 Content Too Large", "86", "/a|413|request_too_large|the request body is too large; at most 100 bytes are accepted")},
         {"POST /a HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n" H "\r\nx",
-         REFUSED("415 Unsupported Media Type", "84", "/a|415|unsupported_media_type|Content-Encoding is 'gzip'; only identity is supported")},
+         REFUSED("415 Unsupported Media Type",
+                 "84", "/a|415|unsupported_media_type|Content-Encoding is 'gzip'; only identity is supported")},
         {"POST /a HTTP/1.1\r\nExpect: x\r\nContent-Length: 1\r\n" H "\r\nx",
          REFUSED("417 Expectation Failed", "67", "/a|417|expectation_failed|Expect is 'x'; only 100-continue is known")},
         {"GET /a HTTP/1.1\r\n" H "a:\r\nb:\r\nc:\r\nd:\r\ne:\r\nf:\r\n\r\n",
@@ -124,7 +126,8 @@ static void test_refusal_of_upload(struct fixture *f)
             break;
     shutdown(fd, SHUT_WR);
     expect_all(fd, "a large body",
-               REFUSED("413 Content Too Large", "86", "/a|413|request_too_large|the request body is too large; at most 100 bytes are accepted"));
+               REFUSED("413 Content Too Large",
+                   "86", "/a|413|request_too_large|the request body is too large; at most 100 bytes are accepted"));
 }
 
 static void test_request_ids(struct fixture *f)
@@ -139,7 +142,8 @@ static void test_request_ids(struct fixture *f)
     }
     exchange(f, "GET /echo HTTP/1.1\r\nx-request-id: \xc3\xa9\r\n" LAST,
              TEXT_HEAD "Content-Length: 14\r\nConnection: close\r\n\r\nGET /echo ? 0:");
-    exchange(f, "x-y\r\nx-request-id: mine\r\n", REFUSED("400 Bad Request", "59", "|400|bad_request|the first line is not an HTTP request line"));
+    exchange(f, "x-y\r\nx-request-id: mine\r\n",
+             REFUSED("400 Bad Request", "59", "|400|bad_request|the first line is not an HTTP request line"));
     exchange(f, "GET /a HTTP/1.1\r\nx-request-id: mine\r\n\r\n",
              "HTTP/1.1 400 Bad Request\r\nServer: test/1\r\nx-request-id: mine\r\nContent-Type: application/json; charset=utf-8\r\n"
              "Content-Length: 61\r\nConnection: close\r\n\r\n/a|400|bad_request|exactly one Host field was expected|own id");
@@ -199,7 +203,7 @@ static void test_half_close(struct fixture *f)
     put(fd, "GET /hold HTTP/1.1\r\n" H "\r\nGET /echo HTTP/1.1\r\n" H "\r\nGET /incomplete");
     r = take_held(f);
     http_begin(r, 200, "text/plain", NULL, 0);
-    expect_next(fd, "a stream's head", ANSWER_HEAD "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n", "\r\n\r\n");
+    expect_next(fd, "a stream's head", PLAIN_HEAD, "\r\n\r\n");
     shutdown(fd, SHUT_WR);
     expect_next(fd, "a half-closed client of a stream is asked", "0", "0");
     CHECK(!http_send(r, "abc", 3) && !http_send(r, "d", 1), "sending to a half-closed client");
@@ -230,7 +234,7 @@ static void test_close(struct fixture *f)
         if (streams) {
             http_begin(r, 200, "text/plain", NULL, 0);
             if (!unread)
-                expect_next(fd, "a head", ANSWER_HEAD "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n", "\r\n\r\n");
+                expect_next(fd, "a head", PLAIN_HEAD, "\r\n\r\n");
         }
         hang_up(fd, reset);
         await(f, &f->closed, closed + 1);
@@ -250,7 +254,7 @@ static void test_close(struct fixture *f)
     await(f, &f->closed, closed + 1);
     http_release(r);
     /* Requests that are not complete end with the connection, and nobody hears of them. */
-    static const char *const parts[] = {"", "\r\n", "GET", "GET / HTTP/1.1\r\nHost", "POST / HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nabc"};
+    static const char *const parts[] = {"", "\r\n", "GET", "GET / HTTP/1.1\r\nHost", "POST / HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\na"};
     for (size_t i = 0; i < 2 * sizeof parts / sizeof *parts; i++) {
         fd = client(f);
         put(fd, parts[i / 2]);
@@ -263,6 +267,43 @@ static void test_close(struct fixture *f)
     }
     CHECK(f->closed == closed + 1 && !f->n_held, "an incomplete request reaches nobody");
 }
+struct slow { struct fixture *f; int entered, left; };
+
+static void slow_on_close(void *arg)
+{
+    struct slow *slow = arg;
+    signal_change(slow->f, &slow->entered);
+    usleep(50000);
+    slow->left = 1;
+}
+
+/* http_release comes back only when on_close has: what it works on can be freed then. */
+static void test_release_waits(struct fixture *f)
+{
+    struct slow *slow = malloc(sizeof *slow);
+    *slow = (struct slow){.f = f};
+    int fd = client(f);
+    f->on_close = slow_on_close;
+    f->on_close_arg = slow;
+    put(fd, "GET /hold HTTP/1.1\r\n" H "\r\n");
+    struct http_request *r = take_held(f);
+    hang_up(fd, true);
+    await(f, &slow->entered, 1);
+    http_release(r);
+    CHECK(slow->left == 1, "released while on_close is running");
+    free(slow);
+    /* Released before: not called at all. */
+    int closed = f->closed;
+    f->on_close = on_close;
+    f->on_close_arg = f;
+    fd = client(f);
+    put(fd, "GET /hold HTTP/1.1\r\n" H "\r\n");
+    http_release(take_held(f));
+    hang_up(fd, true);
+    exchange(f, "GET /echo HTTP/1.0\r\n\r\n", TEXT_HEAD "Content-Length: 14\r\nConnection: close\r\n\r\nGET /echo ? 0:");
+    CHECK(f->closed == closed, "on_close after the release");
+}
+
 int main(void)
 {
     struct fixture f;
@@ -276,6 +317,7 @@ int main(void)
     test_request(&f);
     test_half_close(&f);
     test_close(&f);
+    test_release_waits(&f);
     stop(&f);
     return support_finish("test_http_server");
 }
