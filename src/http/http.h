@@ -8,14 +8,16 @@
  * Peers that are gone. While a request is open its connection is looked at every 25 ms:
  *   - a reset is noticed within 25 ms, and so is a close by a peer that had not read everything (its kernel resets);
  *   - a FIN may be a close or a half-close (shutdown(SHUT_WR): the peer has finished sending and still reads), which TCP does not tell
- *     apart before something is sent. So something harmless is sent, once: "100 Continue" if the answer has not begun, a leading zero of
- *     the next chunk's size if it is a stream. The kernel of a peer that has closed answers with a reset, which is noticed at the next
- *     look: within 50 ms and a round trip. A half-closed peer gets its answer, and then the connection is closed;
+ *     apart before something is sent. So something harmless is sent: "100 Continue" if the answer has not begun, a leading zero of the
+ *     next chunk's size if it is a stream. The kernel of a peer that has closed answers with a reset, which is noticed at the next look:
+ *     within 50 ms and a round trip. Relays that pass a FIN on (port forwarders) notice their client's reset at the second write only and
+ *     answer the third one with a reset, so there are three, 50 ms apart. A half-closed peer gets its answer, and then the connection is
+ *     closed;
  *   - HTTP/1.0 has neither interim answers nor chunks: after a FIN only the answer's own bytes find out;
  *   - a FIN before the request is complete ends the connection, and so does one between requests;
  *   - a peer that vanished without a word is found by TCP's keep-alive (30 s) or by unacknowledged bytes (the stall time-out);
  *   - a peer that does not read: unsent bytes and no progress for the stall time-out.
- * Behind a proxy all this is about the proxy's connection. */
+ * Behind a proxy all this is about the proxy's connection. A client that half-closes must understand interim answers, as HTTP/1.1 asks. */
 #ifndef SKUA_HTTP_HTTP_H
 #define SKUA_HTTP_HTTP_H
 

@@ -93,7 +93,7 @@ static void start_answering(struct http_conn *c)
     event_del(&c->readable);
     http_timer(&c->timer, event_pending(&c->writable, EV_WRITE, NULL) ? s->params.send_stall_timeout_s : HTTP_NEVER);
     c->answering = true;
-    c->probed = false;
+    c->looks = 0;
     if (!s->requests_open++)
         http_timer(&s->watch, HTTP_WATCH_S);
     http_request_prepare(c->request);
@@ -317,8 +317,7 @@ void http_conn_watch(struct http_server *s)
         struct http_conn *c = s->polled[i];
         if (s->polls[i].revents & (POLLERR | POLLHUP)) {
             http_conn_lost(c);
-        } else if ((s->polls[i].revents & POLLRDHUP) && !c->probed) {
-            c->probed = true;
+        } else if ((s->polls[i].revents & POLLRDHUP) && c->looks < HTTP_PROBES * HTTP_PROBE_LOOKS && c->looks++ % HTTP_PROBE_LOOKS == 0) {
             http_send_probe(c->request);
             http_conn_flush(c);
         }

@@ -52,7 +52,8 @@ struct http_conn {
     struct event readable, writable, timer; /* timer is pending all the time, so that setting it needs no memory */
     struct http_request *request;           /* being read or answered; NULL: idle */
     bool answering;                         /* the request is complete or refused: nothing is read */
-    bool sent_continue, probed, lingering;
+    bool sent_continue, lingering;
+    int looks;                              /* of the watch, since the peer's FIN */
     double deadline;                        /* of the body as a whole; of lingering */
     struct strbuf in;                       /* read behind the request that is being answered */
     struct strbuf out;                      /* being sent, from out_at on */
@@ -98,7 +99,8 @@ void http_address_text(const struct sockaddr_storage *a, char *out, size_t n); /
 /* ---- http_server.c ---- */
 void http_timer(struct event *timer, double seconds); /* a pending timer: when it fires next */
 #define HTTP_NEVER 1e6
-#define HTTP_WATCH_S 0.025 /* how often the peers of open requests are looked at */
+#define HTTP_WATCH_S 0.025  /* how often the peers of open requests are looked at */
+enum { HTTP_PROBES = 3, HTTP_PROBE_LOOKS = 2 }; /* how often a half-closed peer is asked, and at every how many looks */
 void http_server_wake(struct http_server *s);
 void http_conn_gone(struct http_server *s); /* a connection was freed */
 

@@ -195,7 +195,8 @@ static void test_half_close(struct fixture *f)
     put(fd, "GET /hold HTTP/1.1\r\n" H "\r\n");
     shutdown(fd, SHUT_WR);
     struct http_request *r = take_held(f);
-    expect_next(fd, "a half-closed client is asked", "HTTP/1.1 100 Continue\r\n\r\n", "\r\n\r\n");
+    for (int i = 0; i < 3; i++)
+        expect_next(fd, "a half-closed client is asked", "HTTP/1.1 100 Continue\r\n\r\n", "\r\n\r\n");
     respond_text(r, "here");
     expect_all(fd, "a half-closed client", TEXT_HEAD "Content-Length: 4\r\n\r\nhere");
 
@@ -205,7 +206,7 @@ static void test_half_close(struct fixture *f)
     http_begin(r, 200, "text/plain", NULL, 0);
     expect_next(fd, "a stream's head", PLAIN_HEAD, "\r\n\r\n");
     shutdown(fd, SHUT_WR);
-    expect_next(fd, "a half-closed client of a stream is asked", "0", "0");
+    expect_next(fd, "a half-closed client of a stream is asked", "000", "000");
     CHECK(!http_send(r, "abc", 3) && !http_send(r, "d", 1), "sending to a half-closed client");
     http_end(r, true);
     http_release(r);
@@ -267,6 +268,52 @@ static void test_close(struct fixture *f)
     }
     CHECK(f->closed == closed + 1 && !f->n_held, "an incomplete request reaches nobody");
 }
+/* A relay as port forwarders are: each direction until its end, which is passed on. */
+struct relay { int from, to; pthread_t thread; };
+
+static void *relay(void *arg)
+{
+    struct relay *r = arg;
+    char bytes[1000];
+    ssize_t n;
+    while ((n = recv(r->from, bytes, sizeof bytes, 0)) > 0 && put_bytes(r->to, bytes, (size_t)n))
+        ;
+    shutdown(r->to, SHUT_WR);
+    shutdown(r->from, SHUT_RD);
+    return NULL;
+}
+
+/* A client that closes behind a relay. */
+static void test_relayed_close(struct fixture *f)
+{
+    for (int streams = 0; streams < 2; streams++) {
+        struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t length = sizeof a;
+        int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), closed = f->closed;
+        if (bind(listener, (struct sockaddr *)&a, sizeof a) || listen(listener, 1) || getsockname(listener, (struct sockaddr *)&a, &length))
+            abort();
+        int fd = connect_to("127.0.0.1", ntohs(a.sin_port)), front = accept(listener, NULL, NULL), back = client(f);
+        struct relay ways[2] = {{.from = front, .to = back}, {.from = back, .to = front}};
+        for (int i = 0; i < 2; i++)
+            if (pthread_create(&ways[i].thread, NULL, relay, &ways[i]))
+                abort();
+        put(fd, "GET /hold HTTP/1.1\r\n" H "\r\n");
+        struct http_request *r = take_held(f);
+        if (streams) {
+            http_begin(r, 200, "text/plain", NULL, 0);
+            expect_next(fd, "a relayed head", PLAIN_HEAD, "\r\n\r\n");
+        }
+        close(fd);
+        pthread_join(ways[1].thread, NULL); /* found by writing to the client */
+        pthread_join(ways[0].thread, NULL);
+        close(front);
+        close(back);
+        close(listener);
+        await(f, &f->closed, closed + 1);
+        http_release(r);
+    }
+}
+
 struct slow { struct fixture *f; int entered, left; };
 
 static void slow_on_close(void *arg)
@@ -317,6 +364,7 @@ int main(void)
     test_request(&f);
     test_half_close(&f);
     test_close(&f);
+    test_relayed_close(&f);
     test_release_waits(&f);
     stop(&f);
     return support_finish("test_http_server");
