@@ -94,6 +94,7 @@ struct grammar_run {
     struct grammar_visited *visited;
     size_t visited_mask, n_visited;
     uint32_t stamp;
+    size_t limit;    /* bytes, at which to forget */
     uint64_t budget; /* steps that the call may still make */
 };
 

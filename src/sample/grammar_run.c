@@ -9,7 +9,7 @@
 #define MAX_STACK 4096            /* frames in a chain; a thread that needs more is dropped */
 #define MAX_FOUND 65536           /* threads of a configuration */
 #define CALL_BUDGET 20000000u     /* steps of one call */
-#define SOFT_BYTES (48u << 20)    /* remembered: at the next call what no state needs is forgotten */
+#define SOFT_BYTES (16u << 20)    /* remembered: at the next call what no state needs is forgotten */
 #define HARD_BYTES (256u << 20)
 
 /* ---- index ---- */
@@ -122,7 +122,7 @@ void grammar_run_free(struct grammar_run *r)
 /* Frames 0 and 1 and configurations 0 and 1 have fixed meanings. */
 int grammar_run_init(struct grammar *g, struct grammar_run *r)
 {
-    *r = (struct grammar_run){.visited_mask = 63, .cap_frames = 16, .cap_configs = 16};
+    *r = (struct grammar_run){.limit = SOFT_BYTES, .visited_mask = 63, .cap_frames = 16, .cap_configs = 16};
     if (grammar_index_init(&r->frame_index, 16) || grammar_index_init(&r->config_index, 16) || grammar_index_init(&r->mask_index, 8))
         goto fail;
     r->visited = mem_calloc(r->visited_mask + 1, sizeof *r->visited);
@@ -447,6 +447,8 @@ static void forget(struct grammar *g)
         for (struct grammar_state *s = g->states; s; s = s->next)
             s->config = moved[n++];
         grammar_run_free(&old);
+        const size_t needed = run_bytes(g, &g->run);
+        g->run.limit = needed * 2 > SOFT_BYTES ? needed * 2 : SOFT_BYTES;
     }
     mem_free(moved);
 }
@@ -454,7 +456,7 @@ static void forget(struct grammar *g)
 static void begin_call(struct grammar *g)
 {
     pthread_mutex_lock(&g->lock);
-    if (run_bytes(g, &g->run) > SOFT_BYTES)
+    if (run_bytes(g, &g->run) > g->run.limit)
         forget(g);
     g->run.budget = CALL_BUDGET;
 }

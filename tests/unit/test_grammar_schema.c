@@ -297,6 +297,7 @@ static int teardown(void **state)
     (void)state;
     test_vocab_free(&vocab);
     CHECK(mem_live_blocks() == 0, "%zu blocks are left", mem_live_blocks());
+    print_message("%ld checks\n", support_checks);
     return support_failures != 0;
 }
 
