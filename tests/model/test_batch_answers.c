@@ -177,7 +177,6 @@ static void run_together(skua_engine *e, const struct batcher_params *p, uint64_
     n_submitted = tokens_heard = 0;
     submit_more(NULL);
     batcher_run(batcher);
-    /* Should all that run have ended before the rest was due. */
     CHECK(n_submitted == N_JOBS, "%s: %d jobs submitted", where, n_submitted);
     for (int i = 0; i < N_JOBS; i++) {
         char label[200];
