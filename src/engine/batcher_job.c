@@ -160,6 +160,7 @@ static void begin_choice(struct batcher *b, struct batch_seat *seat)
     job->rc = generation_init(&seat->generation, seat->session, &g, &b->workspace, NULL, 0, &job->first[choice], &job->err);
     if (!job->rc)
         job->rc = generation_first(&seat->generation, &job->prompt_feed, &job->err);
+    b->count.generated_tokens += (uint64_t)seat->generation.n_generated;
 }
 
 /* Copies of the prompt for as many choices as there are idle seats, and a way back to it for the others. */

@@ -410,6 +410,49 @@ static void test_forced_end(void)
     }
 }
 
+/* ---- several choices, forced tokens ---- */
+
+static void first_is_not_done(struct job *j)
+{
+    CHECK(j == &jobs[0] || !jobs[0].n_done, "a job waited for all choices of another one");
+}
+
+static void test_room(void)
+{
+    struct batcher *b = make(&(struct batcher_params){.n_parallel = 2, .n_ctx = N_CTX, .queue_max = 4});
+    for (int i = 0; i < 2; i++) {
+        job_init(&jobs[i], e, capital, n_capital, 30);
+        jobs[i].on_token = first_is_not_done;
+    }
+    jobs[0].p.n_choices = 7;
+    submit(b, &jobs[0]);
+    submit(b, &jobs[1]);
+    finish(b);
+    job_equals(&jobs[1], &paris, "beside seven choices");
+    for (int c = 0; c < 7; c++)
+        CHECK(jobs[0].heard[c].n == paris.heard[0].n && jobs[0].heard[c].ended, "choice %d: %d tokens", c, jobs[0].heard[c].n);
+    batcher_free(b);
+}
+
+/* Tokens that are forced together are evaluated together. */
+static void test_forced(void)
+{
+    struct batcher *b = make(&(struct batcher_params){.n_parallel = 1, .n_ctx = N_CTX});
+    struct batch_stats stats;
+    job_init(&jobs[0], e, capital, n_capital, 10);
+    jobs[0].forced_at = 1;
+    for (int i = 0; i < 3; i++)
+        jobs[0].forced[i] = 900 + i;
+    submit(b, &jobs[0]);
+    finish(b);
+    batcher_stats(b, &stats);
+    const uint64_t n = (uint64_t)jobs[0].heard[0].n;
+    CHECK(n > 5 && stats.steps == n - 3 && stats.generated_tokens == n && stats.prompt_tokens == (uint64_t)n_capital,
+          "%d steps, %d of %d tokens", (int)stats.steps, (int)stats.generated_tokens, (int)n);
+    CHECK(!memcmp(jobs[0].heard[0].ids + 1, jobs[0].forced, 3 * sizeof(int32_t)), "forced tokens");
+    batcher_free(b);
+}
+
 /* ---- what is reused ---- */
 
 /* A second turn goes on in the session of the first, if it is still there. */
@@ -553,6 +596,8 @@ int main(void)
     test_prompt_only();
     test_errors();
     test_forced_end();
+    test_room();
+    test_forced();
     test_live();
     test_slots();
     test_threads();
