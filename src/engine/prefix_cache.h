@@ -12,8 +12,8 @@
 struct prefix_cache;
 
 struct prefix_cache_params {
-    size_t ram_bytes;         /* most memory of checkpoints and of pages that no session holds, each page counted once; 0: nothing is kept in
-                                 memory longer than it takes to write it. What comes to be the cache's alone because a session lets go of it
+    size_t ram_bytes;         /* most memory of checkpoints and of pages that no session holds, each page counted once; 0: nothing is kept
+                                 in memory longer than it takes to write it. What comes to be the cache's alone because a session lets go of it
                                  counts at once, but makes room only at the next call */
     const char *disk_dir;     /* NULL: no files. Made if missing, with its parents; one engine at a time may use it */
     size_t disk_bytes;        /* most bytes of files; 0: 16 GiB */

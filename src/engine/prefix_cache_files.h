@@ -1,6 +1,6 @@
-/* The files of the prefix cache, one at a time: their names, writing, reading. Functions here know no index and no budget. A checkpoint is a
- * file KEY.state and, for each full page of its KV cache, KEY.kv, which checkpoints with the same tokens up to there share. KEY is a hash of
- * these tokens and of what the state is bound to; it only finds files: each holds its tokens, and they are compared. */
+/* The files of the prefix cache, one at a time: their names, writing, reading. Functions here know no index and no budget. A checkpoint is
+ * a file KEY.state and, for each full page of its KV cache, KEY.kv, which checkpoints with the same tokens up to there share. KEY is a hash
+ * of these tokens and of what the state is bound to; it only finds files: each holds its tokens, and they are compared. */
 #ifndef SKUA_ENGINE_PREFIX_CACHE_FILES_H
 #define SKUA_ENGINE_PREFIX_CACHE_FILES_H
 
@@ -27,6 +27,7 @@ bool prefix_key_same(struct prefix_key a, struct prefix_key b);
 void prefix_path(const struct prefix_place *p, struct prefix_key key, const char *suffix, char path[PATH_MAX]);
 bool prefix_parse_name(const char *name, struct prefix_key *key, const char **suffix); /* false: not KEY and a suffix */
 
+/* What files have: a page that ends behind n_tokens, a checkpoint. */
 size_t prefix_page_file_bytes(const struct prefix_place *p, int32_t n_tokens);
 size_t prefix_state_file_bytes(const struct prefix_place *p, int32_t n_tokens, size_t draft_size);
 
@@ -45,6 +46,7 @@ int prefix_read_state(const struct prefix_place *p, struct prefix_key key, const
 int prefix_read_head(const struct prefix_place *p, const char *path, const char *magic, int32_t *n_tokens, int32_t **tokens, size_t *size,
                      skua_error *err);
 
+/* Remove a file, if that can be done. */
 void prefix_unlink(const char *path);
 int  prefix_make_folder(const char *dir, skua_error *err); /* with its parents */
 

@@ -1,5 +1,5 @@
-/* The parts of the prefix cache (prefix_cache.h): in memory prefix_cache.c, in files prefix_cache_disk.c, which prefix_cache_files.c writes and
- * reads. */
+/* The parts of the prefix cache (prefix_cache.h): in memory prefix_cache.c, in files prefix_cache_disk.c, which prefix_cache_files.c writes
+ * and reads. */
 #ifndef SKUA_ENGINE_PREFIX_CACHE_INTERNAL_H
 #define SKUA_ENGINE_PREFIX_CACHE_INTERNAL_H
 
@@ -83,12 +83,14 @@ void prefix_cache_ghost(struct prefix_cache *c, struct prefix_node *node);
 int  prefix_disk_open(struct prefix_cache *c, const struct prefix_cache_params *p, skua_error *err); /* finds what is there */
 void prefix_disk_close(struct prefix_cache *c); /* waits until all is written */
 
-/* Have a checkpoint written: it gets a file, which is ready later, and stays until then (kept.writing). False: it has no room, or no memory. */
+/* Have a checkpoint written: it gets a file, which is ready later, and stays until then (kept.writing). False: it has no room, or no
+   memory. */
 bool prefix_disk_write(struct prefix_cache *c, struct kept *k);
 void prefix_disk_collect(struct prefix_cache *c);                /* what the writer has done since */
 void prefix_disk_wait(struct prefix_cache *c, const struct kept *k); /* until it is written; NULL: all are */
 
-/* Fill an empty session. SKUA_EFORMAT: a file was damaged, it is removed with all that builds on it; SKUA_ENOMEM. The session is empty then. */
+/* Fill an empty session. SKUA_EFORMAT: a file was damaged, it is removed with all that builds on it; SKUA_ENOMEM. The session is empty
+   then. */
 int  prefix_disk_load(struct prefix_cache *c, struct prefix_file *f, const int32_t *ids, skua_session *s, skua_error *err);
 void prefix_disk_remove(struct prefix_cache *c, struct prefix_file *f); /* a ready one, with the pages that nobody else builds on */
 void prefix_disk_clear(struct prefix_cache *c);

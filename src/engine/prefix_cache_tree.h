@@ -1,5 +1,5 @@
-/* A radix tree of token sequences. A node stands for the beginning that ends with its last token; it knows whether that beginning is kept in
- * memory, in a file, or was kept and is not any more. Sequences that begin the same share their nodes. */
+/* A radix tree of token sequences. A node stands for the beginning that ends with its last token; it knows whether that beginning is kept
+ * in memory, in a file, or was kept and is not any more. Sequences that begin the same share their nodes. */
 #ifndef SKUA_ENGINE_PREFIX_CACHE_TREE_H
 #define SKUA_ENGINE_PREFIX_CACHE_TREE_H
 
@@ -23,6 +23,7 @@ struct prefix_tree {
     size_t bytes;              /* of all nodes */
 };
 
+/* No sequences; and no nodes any more. */
 void prefix_tree_init(struct prefix_tree *t);
 void prefix_tree_free(struct prefix_tree *t);
 
@@ -40,7 +41,8 @@ static inline int32_t prefix_node_end(const struct prefix_node *n) { return n->b
 void prefix_node_touch(struct prefix_node *n, uint64_t now);      /* and those above it */
 void prefix_node_tokens(const struct prefix_node *n, int32_t *out); /* [prefix_node_end] */
 
-/* Up to max of the tokens that are known behind the beginning of n_matched tokens that a search found: those used last. Returns how many. */
+/* Up to max of the tokens that are known behind the beginning of n_matched tokens that a search found: those used last. Returns how
+   many. */
 int32_t prefix_node_ahead(const struct prefix_node *n, int32_t n_matched, int32_t *out, int32_t max);
 
 /* The nodes below `of` (itself first), one after the other; NULL behind the last. */

@@ -1,6 +1,6 @@
 /* The container of saved states: a header, then named sections, each with a checksum (XXH3). Session files and the prefix cache's files are
- * such. Numbers are little-endian. The header says which model, KV cache type and precision the states are of; the model is told by a hash of
- * its keys, its tensor table, its sizes and the first bytes of each tensor. */
+ * such. Numbers are little-endian. The header says which model, KV cache type and precision the states are of; the model is told by a hash
+ * of its keys, its tensor table, its sizes and the first bytes of each tensor. */
 #ifndef SKUA_ENGINE_STATE_FILE_H
 #define SKUA_ENGINE_STATE_FILE_H
 
@@ -40,11 +40,13 @@ static inline uint64_t state_file_bytes(uint32_t n_sections, uint64_t data)
     return sizeof(struct state_header) + n_sections * sizeof(struct state_section) + data;
 }
 
+/* The parts of a file, in order; n_tokens, n_ctx: what it holds, and for how long a context (at least as many). */
 int state_write_header(struct file_writer *w, const struct state_identity *id, const char *magic, int32_t n_tokens, int32_t n_ctx,
                        uint32_t n_sections, uint64_t file_bytes, skua_error *err);
 int state_write_section(struct file_writer *w, const char *name, const void *data, size_t size, skua_error *err);
 
-/* A file in memory. Errors name path; SKUA_EFORMAT: not such a file, or damaged; SKUA_EUNSUPPORTED: version; SKUA_EARG: of something else. */
+/* A file in memory. Errors name path; SKUA_EFORMAT: not such a file, or damaged; SKUA_EUNSUPPORTED: version; SKUA_EARG: of something
+   else. */
 struct state_reader {
     const char *path;
     const uint8_t *data;

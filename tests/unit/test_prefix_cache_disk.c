@@ -1,4 +1,4 @@
-/* The prefix cache's files: found again after a restart and after a kill, the same bits; whatever is damaged is never used; budgets hold. */
+/* The prefix cache's files: found again after a restart and after a kill, the same bits; what is damaged is never used; budgets hold. */
 #include "prefix_bits.h"
 
 #include <dirent.h>
