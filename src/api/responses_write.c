@@ -1,6 +1,9 @@
 /* Answers in the manner of /v1/responses (spec/api.md 9.3, 9.4). An answer is a list of output items of which one at most is open; what it
  * collects while it is open serves both the events that close it and the response object at the end, so that a stream put together
  * again is the whole answer. */
+#include <stdio.h>
+#include <string.h>
+
 #include "api/api.h"
 #include "api/json_text.h"
 #include "api/seal.h"
@@ -161,7 +164,7 @@ static void put_response(const struct responses_writer *w, struct strbuf *b, con
         strbuf_puts(b, "null");
     strbuf_printf(b, ",\"incomplete_details\":%s,\"model\":",
                   strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
-    api_json_string(b, base->request->model, strlen(base->request->model));
+    api_json_text(b, base->request->model);
     strbuf_puts(b, ",\"output\":[");
     strbuf_append(b, w->items.data, w->items.len);
     strbuf_puts(b, "],\"usage\":");
@@ -171,10 +174,6 @@ static void put_response(const struct responses_writer *w, struct strbuf *b, con
     json_object_foreach(base->request->echo_fields, key, value) {
         strbuf_printf(b, ",\"%s\":", key);
         api_json_value(b, value);
-    }
-    if (usage && base->request->engine_info) {
-        strbuf_puts(b, ",\"engine\":");
-        api_engine_info(b, base->env, base->request, usage);
     }
     strbuf_putc(b, '}');
 }
@@ -311,7 +310,7 @@ static int add_piece(struct responses_writer *w, const struct api_event *e)
 
 static int add_text(struct responses_writer *w, enum item_kind kind, const struct api_event *e)
 {
-    if (!e->n && !e->n_logprobs)
+    if (!e->n && !(e->n_logprobs && kind == ITEM_MESSAGE && w->open == kind)) /* the last log-probabilities may come without text */
         return 0;
     int rc = 0;
     if (w->open != kind) {
@@ -340,12 +339,12 @@ static int call_begin(struct responses_writer *w, const struct api_event *e)
     strbuf_puts(&w->call_name, name);
     strbuf_clear(&w->call);
     strbuf_puts(&w->call, ",\"call_id\":");
-    api_json_string(&w->call, e->id, strlen(e->id));
+    api_json_text(&w->call, e->id);
     strbuf_puts(&w->call, ",\"name\":");
-    api_json_string(&w->call, name, strlen(name));
+    api_json_text(&w->call, name);
     if (ns) {
         strbuf_puts(&w->call, ",\"namespace\":");
-        api_json_string(&w->call, ns, strlen(ns));
+        api_json_text(&w->call, ns);
     }
     if (w->call.failed || w->call_name.failed)
         return SKUA_ENOMEM;
@@ -436,14 +435,11 @@ static int bare_error(struct responses_writer *w, const struct api_error *e)
     struct strbuf *b = &w->event;
     sse_begin(b, "error");
     strbuf_printf(b, "{\"type\":\"error\",\"sequence_number\":%lld,\"code\":", (long long)w->sequence++);
-    api_json_string(b, e->code, strlen(e->code));
+    api_json_text(b, e->code);
     strbuf_puts(b, ",\"message\":");
-    api_json_string(b, e->message, strlen(e->message));
+    api_json_text(b, e->message);
     strbuf_puts(b, ",\"param\":");
-    if (*e->param)
-        api_json_string(b, e->param, strlen(e->param));
-    else
-        strbuf_puts(b, "null");
+    api_json_text(b, *e->param ? e->param : NULL);
     strbuf_putc(b, '}');
     return sse_end(b, &w->base.out);
 }

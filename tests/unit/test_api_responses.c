@@ -148,7 +148,7 @@ static void test_reasoning(void)
     EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", SUMMARY("ab"), "", "null"), USAGE("2", "2", "32")));
     whole.summary = false;
     whole.encrypted_reasoning = true;
-    EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", "", RAW("ab"), "\"sk1tOS5mgi9fhZOFQTWiwYVyAGFi\""), USAGE("2", "2", "32")));
+    EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", "", RAW("ab"), "\"sk1t+26ojNoc4e2abwVuZSZ8n2Fi\""), USAGE("2", "2", "32")));
     s.n = 3; /* thinking was cut off */
     s.end.finish = API_FINISH_LENGTH;
     whole.encrypted_reasoning = false;
@@ -234,12 +234,18 @@ static bool fails(struct reader *r, const char *why)
     return false;
 }
 
-/* The next event but keep-alives: its data if it is called name, else NULL and the reader stays. */
-static const json_t *take(struct reader *r, const char *name)
+/* Is the next event, keep-alives left out, called so (or, with a prefix, does its name begin so)? */
+static bool next_is(struct reader *r, const char *name, size_t n)
 {
     while (r->at < r->n && r->at > 1 && strcmp(r->events[r->at].name, "response.in_progress") == 0)
         r->at++;
-    return r->at < r->n && strcmp(r->events[r->at].name, name) == 0 ? r->events[r->at++].data : NULL;
+    return r->at < r->n && strncmp(r->events[r->at].name, name, n) == 0;
+}
+
+/* Its data, if it is; else NULL and the reader stays. */
+static const json_t *take(struct reader *r, const char *name)
+{
+    return next_is(r, name, strlen(name) + 1) ? r->events[r->at++].data : NULL;
 }
 
 /* The same for an event that belongs to the open item. */
@@ -288,6 +294,7 @@ static const char *item_text(const json_t *item, const char *type, bool summary)
         return member(item, "arguments");
     if (strcmp(type, "custom_tool_call") == 0)
         return member(item, "input");
+    summary = summary && strcmp(type, "reasoning") == 0;
     return member(json_array_get(json_object_get(item, summary ? "summary" : "content"), 0), "text");
 }
 
@@ -333,7 +340,7 @@ static const json_t *read_stream(struct reader *r, char *text, bool summary)
             fails(r, "sequence numbers");
     if (!take(r, "response.created") || !take(r, "response.in_progress"))
         fails(r, "the beginning");
-    while (!r->why && r->at < r->n && strncmp(r->events[r->at].name, "response.o", 10) == 0)
+    while (!r->why && next_is(r, "response.output_item.", 21))
         read_item(r, items, summary);
     static const char *const ends[] = {"response.completed", "response.incomplete", "response.failed"};
     for (int i = 0; i < 3 && !d && !r->why; i++) {
