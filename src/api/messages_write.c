@@ -64,7 +64,7 @@ static int delta(struct messages_writer *w, const char *type, const char *member
 
 /* ---- the message ---- */
 
-/* u: NULL while nothing is known. whole: with the members that only a message has. */
+/* whole: with the members that only a message has. */
 static void put_usage(struct strbuf *b, const struct api_usage *u, bool whole)
 {
     strbuf_printf(b, "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,", u->n_prompt - u->n_cached,
@@ -247,18 +247,22 @@ static int call_begin(struct messages_writer *w, const struct api_event *e)
     return w->call.failed ? SKUA_ENOMEM : open_block(w, BLOCK_TOOL);
 }
 
-/* The input of a whole message must be an object: of a call that was cut off, what the parser made of it, or else nothing. */
+/* The input of a whole message must be an object: of a call that was cut off, what the parser made of it, or else nothing. text may be what
+   was gathered already. */
 static int set_input(struct messages_writer *w, const char *text, size_t n)
 {
     json_error_t at;
     bool no_memory;
     json_t *input = json_read(text, n, 0, &at, &no_memory);
+    bool is_object = json_is_object(input);
+    json_decref(input);
     if (!input && no_memory)
         return SKUA_ENOMEM;
+    if (is_object && text == w->text.data)
+        return 0;
     strbuf_clear(&w->text);
-    if (json_is_object(input))
+    if (is_object)
         strbuf_append(&w->text, text, n);
-    json_decref(input);
     return w->text.failed ? SKUA_ENOMEM : 0;
 }
 

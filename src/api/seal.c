@@ -24,7 +24,7 @@ static void base64_write(struct strbuf *out, const unsigned char *p, size_t n)
     }
 }
 
-/* The other way; false for anything that is no padded base64. */
+/* The other way; false for anything that base64_write does not write. */
 static bool base64_read(struct strbuf *out, const char *s, size_t n)
 {
     if (n % 4)
@@ -38,6 +38,8 @@ static bool base64_read(struct strbuf *out, const char *s, size_t n)
                 return false;
             bits = bits << 6 | (uint32_t)(letter - alphabet);
         }
+        if (bits & ((1u << (24 - 8 * left)) - 1))
+            return false;
         const char bytes[3] = {(char)(bits >> 16), (char)(bits >> 8), (char)bits};
         strbuf_append(out, bytes, left);
     }

@@ -419,6 +419,7 @@ static void test_no_memory(void)
 int main(void)
 {
     json_use_mem();
+    json_object_seed(1);
     echo = json_pack("{s:f, s:[]}", "temperature", 0.7, "tools");
     test_text();
     test_errors();
