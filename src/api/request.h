@@ -49,6 +49,7 @@ struct api_tool {
     bool custom, strict;
     const json_t *parameters; /* JSON schema, borrowed from the request's tools; NULL: none */
     const char *ns, *bare;    /* Responses: the namespace and the name in it; NULL: none */
+    const char *regex;        /* that the input of a custom tool must match, borrowed; NULL: any text */
 };
 
 enum api_tool_choice { API_TOOLS_NONE, API_TOOLS_AUTO, API_TOOLS_REQUIRED };
@@ -97,6 +98,7 @@ struct api_request {
     /* Responses and Messages only */
     bool summary;             /* reasoning as summary */
     bool encrypted_reasoning; /* Responses: reasoning items carry encrypted_content */
+    bool truncate;            /* Responses: what does not fit loses its oldest messages instead of being refused */
     bool omit_thinking;       /* Messages: display "omitted" */
     bool knows_context_stop;  /* Messages: the client knows model_context_window_exceeded */
     json_t *echo_fields;      /* Responses: request fields that the response object repeats; owned */
