@@ -263,7 +263,7 @@ static void drop_prompts(struct api_request *r)
 int api_prompt_check(const struct api_env *env, const struct api_request *r, const struct api_prompt *p, struct api_error *e)
 {
     int32_t room = r->max_tokens == 0 ? env->n_ctx : env->n_ctx - 1;
-    return p->n > room ? api_error_context(e, r->family, room, p->n, 0) : 0;
+    return p->n > room ? api_error_context(e, r->family, env->n_ctx, p->n, 0) : 0;
 }
 
 int api_prompt_build(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *e)
