@@ -24,9 +24,13 @@ int api_body_parse(const char *bytes, size_t n, json_t **out, struct api_error *
 /* Render and tokenise the request's conversation into its one prompt: ids, marks, opens_thinking (prompt.c). The context is checked. */
 int api_prompt_build(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *error);
 
-/* The body of an error in the manner of a family. */
+/* The body of an error in the manner of a family; the error object in it; the type that it names. */
 void api_error_body(enum api_family family, const struct api_error *e, const char *request_id, struct strbuf *out);
+void api_error_object(enum api_family family, const struct api_error *e, struct strbuf *out);
+const char *api_error_type(enum api_family family, const struct api_error *e);
 void api_error_from(const skua_error *err, struct api_error *out); /* status and code of a SKUA_E... */
+/* The prompt, or it and n_answer tokens more (0: not counted), do not fit the context. Returns -1. */
+int  api_error_context(struct api_error *e, enum api_family family, int32_t n_ctx, int32_t n_prompt, int32_t n_answer);
 int  api_error_set(struct api_error *e, int status, const char *code, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6))); /* returns -1 */
 

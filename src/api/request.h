@@ -40,6 +40,8 @@ struct api_env {
     bool keep_billing_header, strict_stop_reason;
     int32_t completions_max_tokens;   /* 16 */
     const char *fingerprint;          /* fp_... */
+    const char *drafters;             /* what is loaded of "mtp", "dflash", "ngram", with commas; NULL: nothing drafts */
+    const struct api_template *chat;  /* the model's chat template (template.h); NULL: it has none, and chats are refused */
 };
 
 struct api_tool {
@@ -80,7 +82,7 @@ struct api_request {
     enum { API_REASONING_SEPARATE, API_REASONING_INLINE, API_REASONING_HIDDEN } reasoning_format;
     /* tools */
     struct api_tool *tools;   /* owned array */
-    size_t n_tools;
+    size_t n_tools, schema_bytes; /* of all parameters as JSON text */
     enum api_tool_choice tool_choice;
     const char **allowed_tools; /* owned array of names; n 0: all. One name with REQUIRED: that tool is forced */
     size_t n_allowed_tools;
