@@ -60,16 +60,24 @@ uint64_t tool_parse_decided(const struct tool_parser *p) { return p->in_source +
 
 /* ---- what goes out ---- */
 
+/* Nothing goes out of a buffer that lacks something. */
+static int check(struct tool_parser *p)
+{
+    const struct strbuf *all[] = {&p->in, &p->key_name, &p->value, &p->args, &p->raw, &p->stray, &p->out};
+    for (size_t i = 0; i < sizeof all / sizeof *all && !p->rc; i++)
+        if (strbuf_failed(all[i]))
+            p->rc = SKUA_ENOMEM;
+    return p->rc;
+}
+
 static void send(struct tool_parser *p, const struct parse_event *e)
 {
-    if (!p->rc)
+    if (!check(p))
         p->rc = p->sink(p->user, e);
 }
 
 int tool_parse_flush(struct tool_parser *p)
 {
-    if (!p->rc && strbuf_failed(&p->out))
-        p->rc = SKUA_ENOMEM;
     if (p->out.len)
         send(p, &(struct parse_event){.kind = p->out_kind, .text = p->out.data, .n = p->out.len, .source = p->out_source,
                                       .n_source = p->out_n_source, .def = p->def, .call = p->n_calls - 1});
@@ -190,9 +198,7 @@ static void begin_call(struct tool_parser *p, const struct tool_def *def)
     if (p->state == PARSE_THINKING)
         end_thinking(p);
     tool_parse_flush(p);
-    strbuf_clear(&p->args);
-    strbuf_clear(&p->raw);
-    strbuf_clear(&p->stray);
+    p->args.len = p->raw.len = p->stray.len = 0;
     p->base += p->line_breaks;
     p->def = def;
     p->n_params = 0;
@@ -213,8 +219,6 @@ static void end_call(struct tool_parser *p, bool complete)
             send_args(p, from);
     }
     tool_parse_flush(p);
-    if (!p->rc && (strbuf_failed(&p->args) || strbuf_failed(&p->raw) || strbuf_failed(&p->stray)))
-        p->rc = SKUA_ENOMEM;
     send(p, &(struct parse_event){.kind = API_EVENT_CALL_END, .text = strbuf_str(&p->args), .n = p->args.len, .def = p->def,
                                   .call = p->n_calls - 1, .raw = n_stray ? NULL : strbuf_str(&p->raw), .n_raw = n_stray ? 0 : p->raw.len,
                                   .complete = complete});
@@ -385,8 +389,7 @@ static void begin_value(struct tool_parser *p)
 {
     size_t n_tag = sizeof parameter_tag - 1;
     leave_candidate(p);
-    strbuf_clear(&p->key_name);
-    strbuf_clear(&p->value);
+    p->key_name.len = p->value.len = 0;
     strbuf_append(&p->key_name, p->in.data + p->tag_at + n_tag, p->at - p->tag_at - n_tag - 1);
     p->key = tool_find_key(p->def, strbuf_str(&p->key_name), p->key_name.len);
     p->value_begun = p->opened = false;
@@ -581,10 +584,7 @@ static int read_all(struct tool_parser *p, size_t limit)
 {
     while (p->at < limit && !p->rc)
         step(p, limit);
-    if (!p->rc && (strbuf_failed(&p->out) || strbuf_failed(&p->args) || strbuf_failed(&p->raw) || strbuf_failed(&p->value) ||
-                   strbuf_failed(&p->stray) || strbuf_failed(&p->key_name)))
-        p->rc = SKUA_ENOMEM;
-    return p->rc;
+    return check(p);
 }
 
 /* Decided bytes make room once there are more of them than others, so that moving costs no more than reading. */
@@ -609,8 +609,8 @@ int tool_parse_push(struct tool_parser *p, const char *bytes, size_t n)
     if (!n)
         return 0;
     strbuf_append(&p->in, bytes, n);
-    if (strbuf_failed(&p->in))
-        return p->rc = SKUA_ENOMEM;
+    if (check(p))
+        return p->rc;
     read_all(p, p->at + utf8_complete_prefix(p->in.data + p->at, p->in.len - p->at));
     drop_decided(p);
     return p->rc;
@@ -658,7 +658,6 @@ int tool_parse_finish(struct tool_parser *p, bool cut)
     } else {
         finish_text(p);
     }
-    if (!p->rc && (strbuf_failed(&p->args) || strbuf_failed(&p->raw)))
-        p->rc = SKUA_ENOMEM;
-    return tool_parse_flush(p);
+    tool_parse_flush(p);
+    return check(p);
 }

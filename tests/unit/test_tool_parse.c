@@ -29,7 +29,7 @@ static int on_event(void *user, const struct parse_event *e)
 {
     struct run *r = user;
     if (e->kind == API_EVENT_CALL_BEGIN)
-        strbuf_clear(&r->args);
+        r->args.len = 0;
     if (e->kind == API_EVENT_CALL_ARGS)
         strbuf_append(&r->args, e->text, e->n);
     if (e->kind == API_EVENT_CALL_END) {
@@ -219,7 +219,7 @@ static void test_long(void **state)
 static void test_held(void **state)
 {
     static const struct { int flags; const char *output; size_t held; } cases[] = {
-        {0, "abc", 0}, {0, "abc\n", 1}, {0, "abc\n\n<tool", 7}, {0, "abc <b", 0}, {0, "<toolx", 0}, {0, "a <func", 0}, {0, "a\n<function=ge", 14},
+        {0, "abc", 0}, {0, "abc\n", 1}, {0, "abc\n\n<tool", 7}, {0, "abc <b", 0}, {0, "<toolx", 0}, {0, "a <func", 0}, {0, "a\n<function=ge", 13},
         {0, "a\n<function=x", 0}, {CASE_NO_TOOLS, "abc\n<tool_call>", 0}, {CASE_THINKS, "abc\n</th", 5}, {CASE_THINKS, "abc <tool_call>", 0},
         {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc", 0}, {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc\r", 1},
         {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc</parameter> ", 13},
@@ -234,7 +234,8 @@ static void test_held(void **state)
         size_t n = strlen(cases[i].output);
         tool_parse_init(&p, cases[i].flags & CASE_NO_TOOLS ? &none : &tools, cases[i].flags & CASE_THINKS ? PARSE_BEGIN_THINKING : PARSE_BEGIN_TEXT,
                         on_event, &r);
-        CHECK(tool_parse_push(&p, cases[i].output, n) == 0 && n - tool_parse_decided(&p) == cases[i].held, "%s: %zu held, expected %zu", cases[i].output,
+        int rc = tool_parse_push(&p, cases[i].output, n);
+        CHECK(rc == 0 && n - tool_parse_decided(&p) == cases[i].held, "%s: %zu held, expected %zu", cases[i].output,
               (size_t)(n - tool_parse_decided(&p)), cases[i].held);
         tool_parse_free(&p);
         run_free(&r);
