@@ -21,8 +21,13 @@ int messages_parse(const struct api_env *env, json_t *body, bool count_only, api
 /* Bytes of a body to JSON by spec/api.md 1: byte-order mark, UTF-8, depth 128, lone surrogates, duplicate keys. */
 int api_body_parse(const char *bytes, size_t n, json_t **out, struct api_error *error);
 
-/* Render and tokenise the request's conversation into its one prompt: ids, marks, opens_thinking (prompt.c). The context is checked. */
+/* Render and tokenise the request's conversation into its one prompt: ids, marks, opens_thinking (prompt.c). The context is checked: on an
+   overflow the prompt is there all the same (its length is known). May be called again after r->messages was changed. Like all that renders,
+   on one thread at a time. replay: NULL allowed. */
 int api_prompt_build(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *error);
+/* Only the text of it, appended to out. */
+int api_prompt_text(const struct api_env *env, struct replay *replay, struct api_request *r, struct strbuf *out, struct api_error *error);
+int api_prompt_check(const struct api_env *env, const struct api_request *r, const struct api_prompt *p, struct api_error *error);
 
 /* The body of an error in the manner of a family; the error object in it; the type that it names. */
 void api_error_body(enum api_family family, const struct api_error *e, const char *request_id, struct strbuf *out);

@@ -28,7 +28,8 @@ int api_error_context(struct api_error *e, enum api_family family, int32_t n_ctx
 {
     const char *param = family == API_RESPONSES ? "input" : family == API_COMPLETIONS ? "prompt" : "messages";
     if (family == API_MESSAGES)
-        api_error_set(e, 400, "context_length_exceeded", param, "prompt is too long: %d tokens > %d maximum", (int)n_prompt, (int)n_ctx);
+        api_error_set(e, 400, "context_length_exceeded", param, "prompt is too long: %d tokens > %d maximum", (int)n_prompt,
+                      (int)(n_prompt > n_ctx ? n_ctx : n_ctx - 1));
     else if (n_answer > 0)
         api_error_set(e, 400, "context_length_exceeded", param,
                       "%s: this model's maximum context length is %d tokens, but %lld were requested: %d of the prompt and %d for the answer",
