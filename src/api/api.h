@@ -39,6 +39,9 @@ int  api_error_context(struct api_error *e, enum api_family family, int32_t n_ct
 int  api_error_set(struct api_error *e, int status, const char *code, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6))); /* returns -1 */
 
+/* The body that says how many tokens a request's prompt has: /v1/responses/input_tokens, /v1/messages/count_tokens. */
+void api_count_body(enum api_family family, int32_t n_tokens, struct strbuf *out);
+
 /* prefix + 24 random characters; out has room for 48. */
 void api_id(const char *prefix, char *out);
 

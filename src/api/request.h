@@ -48,6 +48,8 @@ struct api_tool {
     const char *name;         /* of the request's JSON */
     bool custom, strict;
     const json_t *parameters; /* JSON schema, borrowed from the request's tools; NULL: none */
+    const char *ns, *bare;    /* Responses: the namespace and the name in it; NULL: none */
+    const char *regex;        /* that the input of a custom tool must match, borrowed; NULL: any text */
 };
 
 enum api_tool_choice { API_TOOLS_NONE, API_TOOLS_AUTO, API_TOOLS_REQUIRED };
@@ -87,6 +89,7 @@ struct api_request {
     const char **allowed_tools; /* owned array of names; n 0: all. One name with REQUIRED: that tool is forced */
     size_t n_allowed_tools;
     bool parallel_calls, legacy_functions;
+    int32_t max_calls;        /* the answer ends after so many; 0: any */
     /* structured output of the visible text */
     enum api_structure structure;
     bool strict_schema;
@@ -94,6 +97,8 @@ struct api_request {
     const char *grammar;      /* GBNF or regular expression, borrowed */
     /* Responses and Messages only */
     bool summary;             /* reasoning as summary */
+    bool encrypted_reasoning; /* Responses: reasoning items carry encrypted_content */
+    bool truncate;            /* Responses: what does not fit loses its oldest messages instead of being refused */
     bool omit_thinking;       /* Messages: display "omitted" */
     bool knows_context_stop;  /* Messages: the client knows model_context_window_exceeded */
     json_t *echo_fields;      /* Responses: request fields that the response object repeats; owned */
