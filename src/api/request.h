@@ -41,6 +41,8 @@ struct api_env {
     int32_t completions_max_tokens;   /* 16 */
     const char *fingerprint;          /* fp_... */
     const char *drafters;             /* what is loaded of "mtp", "dflash", "ngram", with commas; NULL: nothing drafts */
+    const char *numeric_mode;         /* what engine information says; NULL: unknown */
+    enum api_keepalive { API_KEEPALIVE_BOTH, API_KEEPALIVE_COMMENT, API_KEEPALIVE_CHUNK } chat_keepalive; /* chat and completions */
     const struct api_template *chat;  /* the model's chat template (template.h); NULL: it has none, and chats are refused */
 };
 
@@ -73,6 +75,7 @@ struct api_request {
     skua_logit_bias *bias;
     bool has_seed;
     int32_t n, best_of, max_tokens /* -1: the context */, min_tokens, n_logprobs /* -1: none */;
+    bool hide_logprobs;       /* they are only there to choose the best of best_of */
     bool ignore_end, echo, logprobs_all, no_cache, no_draft;
     int32_t draft_max, priority;
     double timeout_s;         /* 0: none */

@@ -14,6 +14,7 @@ struct api_usage {
     const struct batch_result *result;    /* NULL before the end */
 };
 
+/* Choices are numbered prompt by prompt: choice k of prompt p is p * max(n, best_of) + k. */
 struct api_writer;
 struct api_writer_ops { /* 0, or SKUA_ENOMEM: the answer cannot go on */
     int (*begin)(struct api_writer *w, const struct api_usage *u);              /* before the prompt is evaluated: heads of named streams */
