@@ -8,24 +8,38 @@
 #include "api/messages.h"
 #include "api/seal.h"
 
+/* Text made of blocks: plain ones are joined as they are, whatever else becomes text is a paragraph of its own. */
+struct prose {
+    struct strbuf text;
+    bool apart;                   /* what comes next is a paragraph of its own */
+};
+
 struct input {
     const struct api_env *env;
     struct api_request *r;
-    struct strbuf text, thinking; /* of the message that is being read */
-    struct strbuf piece;          /* of a block of it */
+    struct prose prose;           /* of the message that is being read */
+    struct strbuf thinking;
     bool hint;                    /* it has a cache_control */
 };
 
-static void put(struct strbuf *b, const json_t *s) { strbuf_append(b, json_string_value(s), json_string_length(s)); }
-
-/* As a paragraph of its own. */
-static void put_paragraph(struct strbuf *b, const json_t *s)
+static void put_paragraph(struct strbuf *b, const char *text, size_t n)
 {
-    if (!json_string_length(s))
-        return;
-    if (b->len)
+    if (b->len && n)
         strbuf_puts(b, "\n\n");
-    put(b, s);
+    strbuf_append(b, text, n);
+}
+
+/* A member of a block that is a string, if it is one. */
+static void put_member(struct strbuf *b, const json_t *block, const char *key)
+{
+    const json_t *s = api_field(block, key);
+    put_paragraph(b, json_string_value(s), json_string_length(s));
+}
+
+static void prose_clear(struct prose *p)
+{
+    strbuf_clear(&p->text);
+    p->apart = false;
 }
 
 static int refuse_image(const struct api_path *at, const char *what, struct api_error *e)
@@ -35,70 +49,87 @@ static int refuse_image(const struct api_path *at, const char *what, struct api_
 
 /* ---- blocks as text ---- */
 
-static int blocks_text(const struct api_path *at, const json_t *blocks, struct strbuf *out, struct api_error *e);
+static int add_blocks(struct prose *p, const struct api_path *at, const json_t *blocks, struct api_error *e);
 
-/* A document's source. */
+/* The texts of blocks inside a block. */
+static int inner_text(const struct api_path *at, const json_t *blocks, struct strbuf *out, struct api_error *e)
+{
+    struct prose p = {0};
+    int rc = add_blocks(&p, at, blocks, e);
+    put_paragraph(out, p.text.data, p.text.len);
+    out->failed |= p.text.failed;
+    strbuf_free(&p.text);
+    return rc;
+}
+
 static int document_text(const struct api_path *at, const json_t *block, struct strbuf *out, struct api_error *e)
 {
     const struct api_path *source_at = API_KEY(at, "source");
     const json_t *source = api_field(block, "source"), *type = api_field(source, "type");
-    put_paragraph(out, api_field(block, "title"));
-    put_paragraph(out, api_field(block, "context"));
-    if (api_is(type, "content")) {
-        if (out->len)
-            strbuf_puts(out, "\n\n");
-        return blocks_text(API_KEY(source_at, "content"), api_field(source, "content"), out, e);
-    }
+    put_member(out, block, "title");
+    put_member(out, block, "context");
+    if (api_is(type, "content"))
+        return inner_text(API_KEY(source_at, "content"), api_field(source, "content"), out, e);
     if (!api_is(type, "text") || !json_is_string(api_field(source, "data")))
         return api_fail(e, "unsupported_value", source_at, "expected a document whose source is text: this model reads text only");
-    put_paragraph(out, api_field(source, "data"));
+    put_member(out, source, "data");
     return 0;
 }
 
-/* A call that the provider ran: its name and input. */
-static void server_call_text(const json_t *block, struct strbuf *out)
+/* What a block of another kind than text says. */
+static int other_text(const struct api_path *at, const json_t *block, struct strbuf *out, struct api_error *e)
 {
-    put_paragraph(out, api_field(block, "name"));
-    strbuf_putc(out, ' ');
-    api_json_value(out, api_field(block, "input"));
-}
-
-/* What a block says that is nothing but text here. */
-static int block_text(const struct api_path *at, const json_t *block, struct strbuf *out, struct api_error *e)
-{
-    static const char *const paragraphs[] = {"title", "source", "url", "stdout", "stderr"};
-    const json_t *type = api_field(block, "type"), *content = api_field(block, "content");
-    if (!json_is_object(block))
-        return api_fail_type(e, at, block, "a content block (an object)");
+    static const char *const members[] = {"title", "source", "url", "stdout", "stderr", "text"};
+    const json_t *type = api_field(block, "type");
     if (api_is(type, "image"))
         return refuse_image(at, "image", e);
     if (api_is(type, "document"))
         return document_text(at, block, out, e);
     if (api_is(type, "thinking") || api_is(type, "redacted_thinking"))
         return 0;
-    if (api_is(type, "server_tool_use") || api_is(type, "mcp_tool_use")) {
-        server_call_text(block, out);
+    if (api_is(type, "server_tool_use") || api_is(type, "mcp_tool_use")) { /* a call that the provider ran */
+        put_member(out, block, "name");
+        strbuf_putc(out, ' ');
+        api_json_value(out, api_field(block, "input"));
         return 0;
     }
-    for (size_t i = 0; i < sizeof paragraphs / sizeof *paragraphs && !api_is(type, "text"); i++)
-        put_paragraph(out, api_field(block, paragraphs[i]));
-    if (out->len && api_is(type, "search_result"))
-        strbuf_puts(out, "\n\n");
-    put(out, api_field(block, "text"));
-    return blocks_text(API_KEY(at, "content"), content, out, e);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        put_member(out, block, members[i]);
+    return inner_text(API_KEY(at, "content"), api_field(block, "content"), out, e);
 }
 
-/* A string, or a list of blocks, their texts joined without separator; anything else says nothing. */
-static int blocks_text(const struct api_path *at, const json_t *blocks, struct strbuf *out, struct api_error *e)
+static int add_block(struct prose *p, const struct api_path *at, const json_t *block, struct api_error *e)
+{
+    struct strbuf piece = {0};
+    if (!json_is_object(block))
+        return api_fail_type(e, at, block, "a content block (an object)");
+    bool plain = api_is(api_field(block, "type"), "text");
+    if (plain)
+        put_member(&piece, block, "text");
+    int rc = plain ? 0 : other_text(at, block, &piece, e);
+    if (piece.len) {
+        if (p->apart || !plain)
+            put_paragraph(&p->text, piece.data, piece.len);
+        else
+            strbuf_append(&p->text, piece.data, piece.len);
+        p->apart = !plain;
+    }
+    p->text.failed |= piece.failed;
+    strbuf_free(&piece);
+    return rc;
+}
+
+/* A string, a block or a list of blocks; anything else says nothing. */
+static int add_blocks(struct prose *p, const struct api_path *at, const json_t *blocks, struct api_error *e)
 {
     size_t i;
     json_t *block;
     if (json_is_string(blocks))
-        put(out, blocks);
+        strbuf_append(&p->text, json_string_value(blocks), json_string_length(blocks));
     if (json_is_object(blocks))
-        return block_text(at, blocks, out, e);
+        return add_block(p, at, blocks, e);
     json_array_foreach(blocks, i, block)
-        if (block_text(API_ITEM(at, i), block, out, e))
+        if (add_block(p, API_ITEM(at, i), block, e))
             return -1;
     return 0;
 }
@@ -116,13 +147,13 @@ static int check_content(const json_t *content, const struct api_path *at, struc
 static int add_message(struct input *in, const struct api_path *at, const char *role, json_t **message, struct api_error *e)
 {
     json_t *m = NULL;
-    if (strbuf_failed(&in->text) || strbuf_failed(&in->thinking))
+    if (strbuf_failed(&in->prose.text) || strbuf_failed(&in->thinking))
         return api_fail_nomem(e);
-    if (api_message_add(in->r, at, role, in->text.data, in->text.len, &m, e) || (in->hint && api_message_hint(m, e)))
+    if (api_message_add(in->r, at, role, in->prose.text.data, in->prose.text.len, &m, e) || (in->hint && api_message_hint(m, e)))
         return -1;
     if (message)
         *message = m;
-    strbuf_clear(&in->text);
+    prose_clear(&in->prose);
     in->hint = false;
     return 0;
 }
@@ -137,14 +168,14 @@ static int add_system(struct input *in, const struct api_path *at, const json_t 
     if (json_is_string(content)) {
         if (api_is_billing_header(in->env, json_string_value(content), json_string_length(content)))
             return 0;
-        put(&in->text, content);
+        strbuf_append(&in->prose.text, json_string_value(content), json_string_length(content));
         return add_message(in, at, "system", NULL, e);
     }
     json_array_foreach(content, i, block) {
-        if (block_text(API_ITEM(at, i), block, &in->text, e))
+        if (add_block(&in->prose, API_ITEM(at, i), block, e))
             return -1;
-        if (api_is_billing_header(in->env, strbuf_str(&in->text), in->text.len)) {
-            strbuf_clear(&in->text);
+        if (api_is_billing_header(in->env, strbuf_str(&in->prose.text), in->prose.text.len)) {
+            prose_clear(&in->prose);
             continue;
         }
         in->hint = has_hint(block);
@@ -157,18 +188,18 @@ static int add_system(struct input *in, const struct api_path *at, const json_t 
 static int add_result(struct input *in, const struct api_path *at, const json_t *block, struct api_error *e)
 {
     const char *id = NULL;
-    struct strbuf text = {0};
+    struct prose p = {0};
     json_t *m;
     if (api_get_string(block, at, "tool_use_id", &id, e) || check_content(api_field(block, "content"), API_KEY(at, "content"), e))
         return -1;
-    int rc = blocks_text(API_KEY(at, "content"), api_field(block, "content"), &text, e);
-    if (!rc && strbuf_failed(&text))
+    int rc = add_blocks(&p, API_KEY(at, "content"), api_field(block, "content"), e);
+    if (!rc && strbuf_failed(&p.text))
         rc = api_fail_nomem(e);
     if (!rc)
-        rc = api_message_tool(in->r, at, id, text.data, text.len, &m, e);
+        rc = api_message_tool(in->r, at, id, p.text.data, p.text.len, &m, e);
     if (!rc && has_hint(block))
         rc = api_message_hint(m, e);
-    strbuf_free(&text);
+    strbuf_free(&p.text);
     return rc;
 }
 
@@ -186,18 +217,18 @@ static int user_blocks(struct input *in, const struct api_path *at, const json_t
             continue;
         if (api_is(type, "mid_conv_system")) {
             const json_t *content = api_field(block, "content");
-            if (in->text.len && add_message(in, at, "user", NULL, e))
+            if (in->prose.text.len && add_message(in, at, "user", NULL, e))
                 return -1;
             if (add_system(in, API_ITEM(at, i), content ? content : api_field(block, "text"), e))
                 return -1;
             continue;
         }
-        if (block_text(API_ITEM(at, i), block, &in->text, e))
+        if (add_block(&in->prose, API_ITEM(at, i), block, e))
             return -1;
         in->hint |= has_hint(block);
     }
     bool nothing_yet = json_array_size(in->r->messages) == before;
-    return in->text.len || nothing_yet ? add_message(in, at, "user", NULL, e) : 0;
+    return in->prose.text.len || nothing_yet ? add_message(in, at, "user", NULL, e) : 0;
 }
 
 /* Thinking that is left out of a block may be in its signature, if that is ours. */
@@ -205,7 +236,7 @@ static void add_thinking(struct input *in, const json_t *block)
 {
     const json_t *thinking = api_field(block, "thinking"), *signature = api_field(block, "signature");
     if (json_string_length(thinking))
-        put_paragraph(&in->thinking, thinking);
+        put_member(&in->thinking, block, "thinking");
     else if (json_is_string(signature))
         seal_read(json_string_value(signature), json_string_length(signature), &in->thinking);
 }
@@ -222,27 +253,20 @@ static int add_call(const struct api_path *at, const json_t *block, json_t *mess
     return api_message_call(message, id, name, input, e);
 }
 
-/* Texts that calls stand between are paragraphs; others are joined as they are. */
+/* Texts that calls stand between are paragraphs. */
 static int assistant_text(struct input *in, const struct api_path *at, const json_t *blocks, struct api_error *e)
 {
     size_t i;
     json_t *block;
-    bool apart = false;
     json_array_foreach(blocks, i, block) {
         const json_t *type = api_field(block, "type");
         in->hint |= has_hint(block);
         if (api_is(type, "thinking"))
             add_thinking(in, block);
         else if (api_is(type, "tool_use"))
-            apart = in->text.len > 0;
-        else if (block_text(API_ITEM(at, i), block, &in->piece, e))
+            in->prose.apart = true;
+        else if (add_block(&in->prose, API_ITEM(at, i), block, e))
             return -1;
-        if (apart && in->piece.len)
-            strbuf_puts(&in->text, "\n\n");
-        apart = apart && !in->piece.len;
-        strbuf_append(&in->text, in->piece.data, in->piece.len);
-        in->text.failed |= in->piece.failed;
-        strbuf_clear(&in->piece);
     }
     return 0;
 }
@@ -277,7 +301,7 @@ static int parse_message(struct input *in, const struct api_path *at, const json
         return add_system(in, content_at, content, e);
     if (!json_is_string(content))
         return (role == 0 ? user_blocks : assistant_blocks)(in, content_at, content, e);
-    put(&in->text, content);
+    strbuf_append(&in->prose.text, json_string_value(content), json_string_length(content));
     return add_message(in, at, roles[role], NULL, e);
 }
 
@@ -308,8 +332,7 @@ int messages_input_parse(const struct api_env *env, struct api_request *r, struc
 {
     struct input in = {.env = env, .r = r};
     int rc = parse_messages(&in, e);
-    strbuf_free(&in.text);
+    strbuf_free(&in.prose.text);
     strbuf_free(&in.thinking);
-    strbuf_free(&in.piece);
     return rc ? rc : api_conversation_finish(r, e);
 }

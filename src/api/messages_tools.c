@@ -60,7 +60,7 @@ static int parse_tool(struct api_request *r, const struct api_path *at, const js
         return -1;
     bool custom = !type || !strcmp(type, "custom");
     if (!name && custom)
-        return api_fail_missing(e, API_KEY(at, "name"), "the tool's name (a string)");
+        return api_fail_missing(e, API_KEY(at, "name"), "the name of the tool (a string)");
     for (size_t i = 0; i < sizeof known_tools / sizeof *known_tools && !custom && name; i++)
         if (!strncmp(type, known_tools[i].stem, strlen(known_tools[i].stem)))
             return add_known(r, at, name, &known_tools[i], e);

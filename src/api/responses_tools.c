@@ -45,7 +45,7 @@ static int tool_name(const json_t *tool, const struct api_path *at, const char *
 {
     if (api_get_string(tool, at, "name", name, e))
         return -1;
-    return *name ? 0 : api_fail_missing(e, API_KEY(at, "name"), "the tool's name (a string)");
+    return *name ? 0 : api_fail_missing(e, API_KEY(at, "name"), "the name of the tool (a string)");
 }
 
 static int add_function(struct api_request *r, const struct tool_place *place, const json_t *tool, struct api_error *e)
@@ -62,11 +62,9 @@ static int add_function(struct api_request *r, const struct tool_place *place, c
     return add_tool(r, place, name, false, strict, parameters, NULL, template_tool, e);
 }
 
-/* What a custom tool's description says to the model: the grammar belongs to it. NULL: out of memory. */
-static json_t *custom_description(const char *description, const char *syntax, const char *definition)
+/* What the description of a custom tool with a grammar says to the model. NULL: out of memory. */
+static json_t *with_grammar(const char *description, const char *syntax, const char *definition)
 {
-    if (!definition)
-        return description ? json_string(description) : json_string("");
     return json_sprintf("%s%sThe input must match this %s:\n%s", description ? description : "", description ? "\n\n" : "",
                         syntax, definition);
 }
@@ -92,8 +90,9 @@ static int add_custom(struct api_request *r, const struct tool_place *place, con
         if (syntax == 0)
             api_warn(r, "tool \"%.80s\": its Lark grammar is told to the model, but not enforced", name);
     }
-    json_t *text = custom_description(description, syntax == 0 ? "Lark grammar" : "regular expression", definition);
-    json_t *template_tool = text ? api_tool_template(name, text, NULL) : NULL;
+    json_t *text = definition ? with_grammar(description, syntax == 0 ? "Lark grammar" : "regular expression", definition)
+                              : json_incref(api_field(tool, "description"));
+    json_t *template_tool = text || !definition ? api_tool_template(name, text, NULL) : NULL;
     json_decref(text);
     return add_tool(r, place, name, true, false, NULL, syntax == 1 ? definition : NULL, template_tool, e);
 }
@@ -102,7 +101,7 @@ static int add_local_shell(struct api_request *r, const struct tool_place *place
 {
     json_t *schema = json_pack("{s:s, s:{s:{s:s, s:{s:s}, s:s}}, s:[s]}", "type", "object", "properties", "command", "type", "array", "items",
                                "type", "string", "description", "The program and its arguments", "required", "command");
-    json_t *text = json_string("Run a command on the user's machine.");
+    json_t *text = json_string("Run a command on the computer of the user.");
     json_t *template_tool = schema && text ? api_tool_template("local_shell", text, schema) : NULL;
     json_decref(text);
     json_decref(schema); /* the template's object keeps it */
