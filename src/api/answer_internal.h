@@ -99,7 +99,9 @@ struct answer {
     struct token_vec forced;
     size_t forced_left;
     bool closing;                 /* thinking is being ended by force */
+    bool owes_breaks;             /* thinking has ended, and line breaks come before what is bound */
     bool rescued, replacing;      /* the next call is about a token that we chose */
+    bool skip_thinking;           /* what is skipped was thinking */
     size_t skip;                  /* bytes of the next tokens that were read already */
     struct token_vec rest;        /* forced behind a replacement */
     atomic_bool end_thinking;
@@ -118,6 +120,7 @@ int  held_push(struct answer *a, const struct batch_token *t, uint64_t begin, ui
 void held_mark(struct answer *a, uint64_t source, size_t n, uint64_t visible_at);
 int  held_take(struct answer *a, bool any, uint64_t before, size_t *n); /* into a->sent, those that go out now */
 void held_sent(struct answer *a, size_t n);                             /* they are out */
+void held_forget_last(struct answer *a, int32_t id);                    /* the newest, if it is still there: it was replaced */
 void held_drop_decided(struct answer *a);
 void held_free(struct answer *a);
 

@@ -88,6 +88,12 @@ int held_take(struct answer *a, bool any, uint64_t before, size_t *n)
 
 void held_sent(struct answer *a, size_t n) { forget(a, n); }
 
+void held_forget_last(struct answer *a, int32_t id)
+{
+    if (a->n_held && a->held[a->n_held - 1].l.id == id && !a->held[a->n_held - 1].visible)
+        mem_free((void *)(uintptr_t)a->held[--a->n_held].l.top);
+}
+
 void held_drop_decided(struct answer *a)
 {
     uint64_t decided = tool_parse_decided(&a->parser);

@@ -344,6 +344,7 @@ static void leave_candidate(struct tool_parser *p)
 /* The candidate at base is none. */
 static void reject(struct tool_parser *p)
 {
+    p->n_refused += p->state == PARSE_TEXT && p->chain == CHAIN_CALL;
     leave_candidate(p);
     if (p->state == PARSE_START) {
         p->state = PARSE_TEXT;
@@ -637,6 +638,7 @@ static void finish_value(struct tool_parser *p, bool cut)
 static void finish_text(struct tool_parser *p)
 {
     bool thinking = p->state == PARSE_THINKING;
+    p->n_refused += p->state == PARSE_TEXT && p->chain == CHAIN_CALL;
     if (p->in.len > p->base && (!thinking || p->in_tag || p->in_space))
         data(p, p->in.len);
     leave_candidate(p);

@@ -58,6 +58,7 @@ struct tool_parser {
     const struct tool_def *def;
     int32_t n_calls;              /* begun so far */
     int32_t n_ended;
+    uint64_t n_refused;           /* openers that were text after all */
     const struct tool_key *key;   /* of the value; NULL: not declared */
     bool value_begun, opened;     /* the break behind the opening tag is decided; a string's quote is out */
     size_t n_params;
