@@ -170,7 +170,7 @@ static int parse_messages(const struct api_env *env, struct api_request *r, stru
     }
     strbuf_free(&text);
     if (!rc && r->continue_final && !api_is(json_object_get(json_array_get(r->messages, i - 1), "role"), "assistant"))
-        rc = api_fail(e, "invalid_value", API_KEY(NULL, "continue_final_message"), "only allowed when the last message is an assistant's");
+        rc = api_fail(e, "invalid_value", API_KEY(NULL, "continue_final_message"), "only allowed when the last message has the role \"assistant\"");
     return rc ? rc : api_conversation_finish(r, e);
 }
 

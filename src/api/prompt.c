@@ -333,8 +333,8 @@ static int build_truncated(const struct api_env *env, struct replay *replay, str
     if (r->messages)
         rc = build(env, replay, r, e);
     if (!rc)
-        api_warn(r, "input: the %zu oldest messages were left out to fit the context of %d tokens", n - json_array_size(r->messages),
-                 (int)env->n_ctx);
+        api_warn(r, "input: the oldest messages were left out (%zu of %zu) to fit the context of %d tokens",
+                 n - json_array_size(r->messages), n, (int)env->n_ctx);
     return rc;
 }
 
