@@ -92,7 +92,7 @@ ISA_i8mm       := -march=armv8.2-a+dotprod+i8mm
 x86_ISAS := avx2 avxvnni avx512 avx512vnni
 arm_ISAS := neon dotprod i8mm
 
-LIBDIRS  := base gguf quant tok jinja convert kern/ref kern dev model sample spec engine http
+LIBDIRS  := base gguf quant tok jinja convert kern/ref kern dev model sample spec engine http api
 LIBSRC   := $(foreach d,$(LIBDIRS),$(wildcard src/$(d)/*.c))
 CPUSRC   := $(foreach d,src/kern/cpu src/quant/cpu,$(wildcard $(d)/dispatch.c) $(foreach i,$($(CPUDIR)_ISAS),$(wildcard $(d)/*_$(i).c)))
 CMDSRC   := $(wildcard src/cmd/*.c)
