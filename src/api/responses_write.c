@@ -8,7 +8,7 @@
 #include "api/json_text.h"
 #include "api/seal.h"
 #include "api/sse.h"
-#include "api/writer.h"
+#include "api/usage.h"
 #include "base/mem.h"
 
 enum item_kind { ITEM_NONE, ITEM_REASONING, ITEM_SUMMARY, ITEM_MESSAGE, ITEM_FUNCTION, ITEM_CUSTOM };
@@ -174,6 +174,10 @@ static void put_response(const struct responses_writer *w, struct strbuf *b, con
     json_object_foreach(base->request->echo_fields, key, value) {
         strbuf_printf(b, ",\"%s\":", key);
         api_json_value(b, value);
+    }
+    if (usage && base->request->engine_info) {
+        strbuf_puts(b, ",\"engine\":");
+        api_engine_json(b, base->env, base->request, usage);
     }
     strbuf_putc(b, '}');
 }

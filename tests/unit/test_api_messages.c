@@ -145,6 +145,30 @@ static void test_calls(void)
     EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{\"a\":1}"), "\"max_tokens\"", "null", USAGE("9", "0")));
 }
 
+/* With an engine: what it says about itself, at the end. */
+static void test_engine(void)
+{
+    const char *model = support_model("tiny-q8_0.gguf");
+    struct api_env served = env;
+    struct script s = {.events = {TEXT("x")}, .n = 1, .end = {.n_tokens = 1}, .keepalive_at = SIZE_MAX};
+    skua_error err;
+    if (!model || !CHECK(skua_engine_open(model, NULL, &served.engine, &err) == 0, "%s", err.message))
+        return;
+    for (int stream = 0; stream < 2; stream++) {
+        struct api_request q = request(stream);
+        struct strbuf got = {0};
+        q.engine_info = true;
+        CHECK(script_play(messages_writer_new(), &s, &served, &q, &got) == 0, "play");
+        char *last = stream ? strstr(got.data, "event: message_delta\n") : got.data;
+        json_t *answer = last ? json_loads(stream ? strchr(last, '{') : last, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+        CHECK(json_is_string(json_object_get(json_object_get(answer, "engine"), "backend")), "%s", got.data);
+        CHECK(strstr(got.data, "\"engine\"") > last, "the engine before the end: %s", got.data);
+        json_decref(answer);
+        strbuf_free(&got);
+    }
+    skua_engine_close(served.engine);
+}
+
 /* ---- the order of events ---- */
 
 struct reader {
@@ -365,6 +389,7 @@ int main(void)
     test_errors();
     test_thinking();
     test_calls();
+    test_engine();
     test_random();
     test_no_memory();
     test_seals();

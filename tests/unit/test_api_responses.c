@@ -211,6 +211,39 @@ static void test_logprobs(void)
            "{\"type\":\"output_text\",\"text\":\"Hi\",\"annotations\":[],\"logprobs\":[" PROBS "]}"), USAGE("2", "0", "32")));
 }
 
+/* With an engine: what it says about itself, and the texts of the tokens that were not chosen. */
+static void test_engine(void)
+{
+    const char *model = support_model("tiny-q8_0.gguf");
+    struct api_env served = env;
+    struct token_logprob top[] = {{65, -0.25}, {66, -1.5}};
+    struct api_token_logprob l = {.id = 65, .bytes = "x", .n = 1, .logprob = -0.25, .top = top, .n_top = 2};
+    struct script s = {.events = {TEXT("x")}, .n = 1, .end = {.n_tokens = 1}, .keepalive_at = SIZE_MAX};
+    skua_error err;
+    if (!model || !CHECK(skua_engine_open(model, NULL, &served.engine, &err) == 0, "%s", err.message))
+        return;
+    s.events[0].logprobs = &l;
+    s.events[0].n_logprobs = 1;
+    for (int stream = 0; stream < 2; stream++) {
+        struct api_request q = request(stream);
+        struct strbuf got = {0};
+        q.engine_info = true;
+        CHECK(script_play(responses_writer_new(), &s, &served, &q, &got) == 0, "play");
+        char *last = stream ? strstr(got.data, "event: response.completed\n") : got.data;
+        json_t *answer = last ? json_loads(stream ? strchr(last, '{') : last, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+        const json_t *response = stream ? json_object_get(answer, "response") : answer;
+        const json_t *message = json_array_get(json_object_get(response, "output"), 0);
+        const json_t *tops = json_object_get(json_array_get(json_object_get(json_array_get(json_object_get(message, "content"), 0),
+                                                                            "logprobs"), 0), "top_logprobs");
+        CHECK(json_is_string(json_object_get(json_object_get(response, "engine"), "backend")), "%s", got.data);
+        CHECK(json_array_size(tops) == 2 && json_is_string(json_object_get(json_array_get(tops, 1), "token")), "%s", got.data);
+        CHECK(strstr(got.data, "\"engine\"") > last, "the engine before the end: %s", got.data);
+        json_decref(answer);
+        strbuf_free(&got);
+    }
+    skua_engine_close(served.engine);
+}
+
 /* ---- the order of events ---- */
 
 struct reader {
@@ -426,6 +459,7 @@ int main(void)
     test_reasoning();
     test_calls();
     test_logprobs();
+    test_engine();
     test_random();
     test_no_memory();
     json_decref(echo);
