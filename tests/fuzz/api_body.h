@@ -1,5 +1,5 @@
-/* What the fuzz targets of the Responses and Messages parsers share: any bytes as a body. A refusal must be one line of UTF-8 and leave nothing
- * behind; an accepted body must be a request that everything behind the parser can rely on, and its empty answer must be JSON. */
+/* What the fuzz targets of the Responses and Messages parsers share: any bytes as a body. A refusal must be one line of UTF-8 and leave
+ * nothing behind; an accepted body must be a request that everything behind the parser can rely on, and its empty answer must be JSON. */
 #ifndef SKUA_TESTS_FUZZ_API_BODY_H
 #define SKUA_TESTS_FUZZ_API_BODY_H
 

@@ -1,10 +1,13 @@
-/* The writer of /v1/responses: exact bytes for chosen answers; and for random ones the order of events (spec/api.md 9.4), checked by a reader
- * that knows nothing of the writer, the stream put together again against the whole body, and memory running out at each allocation. */
+/* The writer of /v1/responses: exact bytes for chosen answers; and for random ones the order of events (spec/api.md 9.4), checked by a
+ * reader that knows nothing of the writer, the stream put together again against the whole body, and memory running out at each
+ * allocation. */
 #include "api_script.h"
 #include "base/json.h"
 
 static json_t *echo;
-static struct api_tool tools[] = {{.name = "files.read", .ns = "files", .bare = "read"}, {.name = "read"}, {.name = "patch", .custom = true}};
+static struct api_tool tools[] = {{.name = "files.read", .ns = "files", .bare = "read"},
+                                  {.name = "read"},
+                                  {.name = "patch", .custom = true}};
 static const struct api_env env = {.model_id = "skua-test"};
 
 static struct api_request request(bool stream)
@@ -149,7 +152,8 @@ static void test_reasoning(void)
     EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", SUMMARY("ab"), "", "null"), USAGE("2", "2", "32")));
     whole.summary = false;
     whole.encrypted_reasoning = true;
-    EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", "", RAW("ab"), "\"sk1t+26ojNoc4e2abwVuZSZ8n2Fi\""), USAGE("2", "2", "32")));
+    EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", "", RAW("ab"), "\"sk1t+26ojNoc4e2abwVuZSZ8n2Fi\""),
+                              USAGE("2", "2", "32")));
     s.n = 3; /* thinking was cut off */
     s.end.finish = API_FINISH_LENGTH;
     whole.encrypted_reasoning = false;
@@ -167,7 +171,8 @@ static void test_calls(void)
         s.events[i].custom = true;
 #define READ_CALL(arguments) "\"call_id\":\"call_1\",\"name\":\"read\",\"namespace\":\"files\",\"arguments\":\"" arguments "\""
 #define PATCH(status, input) \
-    "{\"type\":\"custom_tool_call\",\"id\":\"ctc_#2\",\"status\":\"" status "\",\"call_id\":\"call_2\",\"name\":\"patch\",\"input\":\"" input "\"}"
+    "{\"type\":\"custom_tool_call\",\"id\":\"ctc_#2\",\"status\":\"" status                    \
+    "\",\"call_id\":\"call_2\",\"name\":\"patch\",\"input\":\"" input "\"}"
 #define BOTH FUNCTION("fc_#1", "completed", READ_CALL("{\\\"a\\\":1}")) "," PATCH("completed", "x\\n")
     EXPECT(&s, &stream, BEGIN
            EVENT("response.output_item.added", "2", "\"output_index\":0,\"item\":" FUNCTION("fc_#1", "in_progress", READ_CALL("")))
@@ -442,8 +447,8 @@ static void test_random(void)
 static void test_no_memory(void)
 {
     struct api_token_logprob l = {.id = 1, .bytes = "H", .n = 1, .logprob = -0.5};
-    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("call_1", "files.read"), ARGS("call_1", "files.read", "{}"),
-                                  CALL_END("call_1", "files.read", "{}")},
+    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("call_1", "files.read"),
+                                  ARGS("call_1", "files.read", "{}"), CALL_END("call_1", "files.read", "{}")},
                        .n = 6, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = 2};
     s.events[2].logprobs = &l;
     s.events[2].n_logprobs = 1;
