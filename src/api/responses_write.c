@@ -8,7 +8,7 @@
 #include "api/json_text.h"
 #include "api/seal.h"
 #include "api/sse.h"
-#include "api/writer.h"
+#include "api/usage.h"
 #include "base/mem.h"
 
 enum item_kind { ITEM_NONE, ITEM_REASONING, ITEM_SUMMARY, ITEM_MESSAGE, ITEM_FUNCTION, ITEM_CUSTOM };
@@ -78,9 +78,9 @@ static void put_parts(const struct responses_writer *w, struct strbuf *b, const 
     strbuf_putc(b, ']');
 }
 
-static void put_item(const struct responses_writer *w, struct strbuf *b, const char *status)
+/* The open item; filled: with what it holds. */
+static void put_item(const struct responses_writer *w, struct strbuf *b, const char *status, bool filled)
 {
-    bool filled = status != in_progress;
     strbuf_printf(b, "{\"type\":\"%s\",\"id\":\"%s\",\"status\":\"%s\"", forms[w->open].type, w->item_id, status);
     switch (w->open) {
     case ITEM_REASONING:
@@ -88,7 +88,7 @@ static void put_item(const struct responses_writer *w, struct strbuf *b, const c
         put_parts(w, b, "summary", filled && w->open == ITEM_SUMMARY);
         put_parts(w, b, "content", filled && w->open == ITEM_REASONING);
         strbuf_puts(b, ",\"encrypted_content\":");
-        if (filled && w->base.request->encrypted_reasoning) {
+        if (status != in_progress && w->base.request->encrypted_reasoning) {
             strbuf_putc(b, '"');
             seal_write(b, w->text.data, w->text.len, true);
             strbuf_putc(b, '"');
@@ -147,6 +147,18 @@ static void put_failure(struct strbuf *b, const struct api_error *e)
     strbuf_putc(b, '}');
 }
 
+/* What there is so far: clients take the output of every response object for all of it, also in the midst of an item. */
+static void put_output(const struct responses_writer *w, struct strbuf *b)
+{
+    strbuf_puts(b, ",\"output\":[");
+    strbuf_append(b, w->items.data, w->items.len);
+    if (w->open != ITEM_NONE) {
+        strbuf_puts(b, w->n_items ? "," : "");
+        put_item(w, b, in_progress, true);
+    }
+    strbuf_putc(b, ']');
+}
+
 /* The response object. usage: NULL while it is not known; failure: NULL unless it failed. */
 static void put_response(const struct responses_writer *w, struct strbuf *b, const char *status, const struct api_usage *usage,
                          const struct api_error *failure)
@@ -165,15 +177,18 @@ static void put_response(const struct responses_writer *w, struct strbuf *b, con
     strbuf_printf(b, ",\"incomplete_details\":%s,\"model\":",
                   strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
     api_json_text(b, base->request->model);
-    strbuf_puts(b, ",\"output\":[");
-    strbuf_append(b, w->items.data, w->items.len);
-    strbuf_puts(b, "],\"usage\":");
+    put_output(w, b);
+    strbuf_puts(b, ",\"usage\":");
     put_usage(b, usage);
     const char *key;
     json_t *value;
     json_object_foreach(base->request->echo_fields, key, value) {
         strbuf_printf(b, ",\"%s\":", key);
         api_json_value(b, value);
+    }
+    if (usage && base->request->engine_info) {
+        strbuf_puts(b, ",\"engine\":");
+        api_engine_json(b, base->env, base->request, usage);
     }
     strbuf_putc(b, '}');
 }
@@ -213,7 +228,7 @@ static int item_output(struct responses_writer *w, const char *name, const char 
 {
     struct strbuf *b = event_begin(w, name);
     strbuf_printf(b, ",\"output_index\":%d,\"item\":", w->n_items);
-    put_item(w, b, status);
+    put_item(w, b, status, status != in_progress);
     return event_end(w);
 }
 
@@ -278,7 +293,7 @@ static int close_item(struct responses_writer *w, bool complete)
     int rc = streams(w) ? done_events(w, status) : 0;
     if (w->n_items)
         strbuf_putc(&w->items, ',');
-    put_item(w, &w->items, status);
+    put_item(w, &w->items, status, true);
     w->n_items++;
     w->open = ITEM_NONE;
     return rc ? rc : w->items.failed ? SKUA_ENOMEM : 0;

@@ -118,7 +118,8 @@ struct sse_event {
     json_t *data;
 };
 
-/* Cut text (changed) into events: "event: NAME\ndata: JSON\n\n" each, comments skipped. The number of them, or -1 when it is anything else. */
+/* Cut text (changed) into events: "event: NAME\ndata: JSON\n\n" each, comments skipped. The number of them, or -1 when it is anything
+   else. */
 static inline int sse_read(char *text, struct sse_event *out, int max)
 {
     int n = 0;
@@ -163,7 +164,8 @@ static inline const char *script_text(struct script *s, const char *text, size_t
 /* n characters: letters, quotes, line breaks, characters of several bytes, U+2028. */
 static inline const char *script_random_text(struct script *s, uint64_t *state, size_t n)
 {
-    static const char *const pieces[] = {"a", "B", " ", "\"", "\\", "\n", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xE2\x80\xA8", "\t", "\x01", "</x>", "{"};
+    static const char *const pieces[] = {"a", "B", " ", "\"", "\\", "\n", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",
+                                         "\xE2\x80\xA8", "\t", "\x01", "</x>", "{"};
     struct strbuf b = {0};
     for (size_t i = 0; i < n; i++)
         strbuf_puts(&b, pieces[script_below(state, sizeof pieces / sizeof *pieces)]);
