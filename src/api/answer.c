@@ -426,8 +426,8 @@ int answer_finish(struct answer *a, enum skua_finish finish, struct api_choice_e
         rc = rc ? parser_error(a, rc) : a->stop_found < 0 ? answer_flush_text(a) : 0;
     }
     atomic_fetch_add(&a->plan->shared->parse_fallbacks, a->parser.n_refused);
-    a->closed = true;
     *end = (struct api_choice_end){.finish = how_ended(a, finish), .n_tokens = a->n_tokens, .n_thinking_tokens = a->n_thinking,
                                    .stop_string = a->stop_found >= 0 ? a->plan->r->stop[a->stop_found] : NULL};
+    a->closed = true;
     return rc;
 }
