@@ -1,6 +1,6 @@
-/* The answer machine; see answer.h. Bytes of tokens go to the parser (tool_parse.h), what it finds goes out (answer_out.c), and the rule for
- * the next token changes where thinking ends and calls begin and end. Where a rule begins inside a token and does not allow the rest of it,
- * the token is replaced by one for the part before, so that nothing is read that is not allowed. */
+/* The answer machine; see answer.h. Bytes of tokens go to the parser (tool_parse.h), what it finds goes out (answer_out.c), and the rule
+ * for the next token changes where thinking ends and calls begin and end. Where a rule begins inside a token and does not allow the rest
+ * of it, the token is replaced by one for the part before, so that nothing is read that is not allowed. */
 #include <string.h>
 
 #include "api/answer_internal.h"

@@ -4,7 +4,7 @@
 
 #include "api/answer.h"
 #include "base/rng.h"
-#include "engine/engine.h"
+#include "tok/tokenizer.h"
 #include "support/support.h"
 #include "support/tok_vocab.h"
 #include "unit/tool_cases.h"

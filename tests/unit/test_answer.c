@@ -13,9 +13,8 @@
 #include "unit/answer_driver.h"
 
 static struct tokenizer *tokenizer;
-static struct skua_engine engine;
 static struct replay *replay;
-static struct api_env env = {.engine = &engine, .budget_message = "Enough."};
+static struct api_env env = {.budget_message = "Enough."};
 static struct answer_shared *shared;
 static struct api_request base;
 static json_t *base_json;
@@ -210,7 +209,7 @@ static void test_ends_of_thinking(void **state)
     struct api_error e;
     reserving.reserve_answer = 20;
     r.max_tokens = 30;
-    CHECK(answer_shared_new(&reserving, NULL, &own, NULL) == 0 && answer_plan_new(own, &r, &p, &e) == 0, "plan");
+    CHECK(answer_shared_new(&reserving, tokenizer, NULL, &own, NULL) == 0 && answer_plan_new(own, &r, &p, &e) == 0, "plan");
     driver_begin(&d, tokenizer, p);
     for (int i = 0; i < 10; i++)
         driver_token(&d, 'x');
@@ -483,7 +482,7 @@ static void test_memory(void **state)
             r.structure = kind ? API_JSON_SCHEMA : API_FREE;
             r.schema = schema;
             fault_set_alloc(at, true);
-            int rc = answer_shared_new(&env, NULL, &own, &err);
+            int rc = answer_shared_new(&env, tokenizer, NULL, &own, &err);
             if (!rc)
                 rc = answer_plan_new(own, &r, &p, &e);
             if (!rc)
@@ -525,8 +524,7 @@ int main(void)
     skua_error err;
     json_use_mem();
     tokenizer = driver_tokenizer();
-    engine.tokenizer = tokenizer;
-    if (!tokenizer || tool_case_request(&base, &base_json) || replay_new(0, &replay, &err) || answer_shared_new(&env, replay, &shared, &err)) {
+    if (!tokenizer || tool_case_request(&base, &base_json) || replay_new(0, &replay, &err) || answer_shared_new(&env, tokenizer, replay, &shared, &err)) {
         printf("%s\n", err.message);
         return 1;
     }
