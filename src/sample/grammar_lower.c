@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "sample/grammar_build_internal.h"
 
-#define UNROLL_MAX 16 /* one byte, so often, is a chain of nodes instead of a loop */
+#define UNROLL_MAX 20 /* one byte, so often, is a chain of nodes instead of a loop */
 
 /* ---- facts about expressions ---- */
 

@@ -503,7 +503,9 @@ int grammar_state_new(struct grammar *g, const struct grammar_vocab *v, struct g
         return error_nomem(err, "grammar state", sizeof *s);
     s->v = v;
     begin_call(g);
-    const int rc = grammar_run_closure(g, g->start, FRAME_BOTTOM, &s->config);
+    int rc = grammar_run_closure(g, g->start, FRAME_BOTTOM, &s->config);
+    if (!rc && s->config == CONFIG_DEAD) /* all of it lies deeper than a stack may be */
+        rc = SKUA_ELIMIT;
     if (!rc) {
         s->g = g;
         link_state(s);
