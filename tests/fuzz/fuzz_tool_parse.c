@@ -1,5 +1,5 @@
-/* Fuzzing the parser of a model's output: byte 0 says what the output begins in and whether it was cut, the rest is the output. Read at once and
- * byte by byte it must give the same, the pieces of arguments must be the whole, and whole arguments must be JSON. */
+/* Fuzzing the parser of a model's output: byte 0 says what the output begins in and whether it was cut, the rest is the output. Read at
+ * once and byte by byte it must give the same, the pieces of arguments must be the whole, and whole arguments must be JSON. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ static int on_event(void *user, const struct parse_event *e)
     if (e->kind == API_EVENT_CALL_END) {
         json_t *v = e->def->custom ? json_object() : json_loadb(e->text, e->n, JSON_ALLOW_NUL, NULL);
         /* what is nested too deeply for a reader was made a string, so this always parses */
-        if (!json_is_object(v) || e->n < r->args.len || (e->complete && e->n != r->args.len) || memcmp(e->text, strbuf_str(&r->args), r->args.len) != 0)
+        bool begins = e->n >= r->args.len && memcmp(e->text, strbuf_str(&r->args), r->args.len) == 0;
+        if (!json_is_object(v) || !begins || (e->complete && e->n != r->args.len))
             abort();
         json_decref(v);
     }
@@ -31,11 +32,11 @@ static int on_event(void *user, const struct parse_event *e)
     return 0;
 }
 
-static void parse(struct run *r, const struct tool_set *tools, const char *s, size_t n, unsigned flags, size_t step)
+static void parse(struct run *r, const struct tool_set *tools, const char *s, size_t n, int flags, size_t step)
 {
     struct tool_parser p;
     *r = (struct run){.t.open = -1};
-    tool_parse_init(&p, tools, flags & CASE_THINKS ? PARSE_BEGIN_THINKING : flags & CASE_MAYBE ? PARSE_BEGIN_MAYBE_THINKING : PARSE_BEGIN_TEXT, on_event, r);
+    tool_parse_init(&p, tools, tool_case_begin(flags), on_event, r);
     for (size_t at = 0; at < n; at += step)
         if (tool_parse_push(&p, s + at, step < n - at ? step : n - at) || tool_parse_flush(&p))
             abort();

@@ -1,4 +1,4 @@
-/* A batcher for the tests of answers: it gives tokens of a script, or any that the masks allow, and keeps to the contract of token hooks. */
+/* A batcher for the tests of answers: it gives tokens of a script, or any that the masks allow, and keeps to the contract of hooks. */
 #ifndef SKUA_TESTS_ANSWER_DRIVER_H
 #define SKUA_TESTS_ANSWER_DRIVER_H
 
@@ -10,8 +10,10 @@
 #include "unit/tool_cases.h"
 
 static const char *const driver_words[] = {
-    "</", "think", ">\n", ">\n\n", ">\n\n{", ">x", "k>", "nk>\n", "nk>\n\nx", "\n\n", "<function", "=get", "=get>\n", "get>", "get>\n<", ">\n<", "<parameter=",
-    "</parameter>", "</parameter>\n", "</function>", "city", "content", "{\"", "\":", "\"}", "true", "false", "null", "12", " 1", "\r\n", "x{", "a b", "ST", "STOP",
+    "</", "think", ">\n", ">\n\n", ">\n\n{", ">x", "k>", "nk>\n", "nk>\n\nx", "\n\n", "<function", "=get", "=get>\n", "get>", "get>\n<",
+    ">\n<", "<parameter=",
+    "</parameter>", "</parameter>\n", "</function>", "city", "content", "{\"", "\":", "\"}", "true", "false", "null", "12", " 1", "\r\n",
+    "x{", "a b", "ST", "STOP",
     "\xE2\x82", "\xAC", "\n</", "\n<parameter", ">x\n", "[1", "}\n",
 };
 #define DRIVER_WORDS (sizeof driver_words / sizeof *driver_words)
