@@ -1,6 +1,6 @@
-/* The answer machine; see answer.h. Bytes of tokens go to the parser (tool_parse.h), what it finds goes out (answer_out.c), and the rule for
- * the next token changes where thinking ends and calls begin and end. Where a rule begins inside a token and does not allow the rest of it,
- * the token is replaced by one for the part before, so that nothing is read that is not allowed. */
+/* The answer machine; see answer.h. Bytes of tokens go to the parser (tool_parse.h), what it finds goes out (answer_out.c), and the rule
+ * for the next token changes where thinking ends and calls begin and end. Where a rule begins inside a token and does not allow the rest
+ * of it, the token is replaced by one for the part before, so that nothing is read that is not allowed. */
 #include <string.h>
 
 #include "api/answer_internal.h"
@@ -426,8 +426,8 @@ int answer_finish(struct answer *a, enum skua_finish finish, struct api_choice_e
         rc = rc ? parser_error(a, rc) : a->stop_found < 0 ? answer_flush_text(a) : 0;
     }
     atomic_fetch_add(&a->plan->shared->parse_fallbacks, a->parser.n_refused);
-    a->closed = true;
     *end = (struct api_choice_end){.finish = how_ended(a, finish), .n_tokens = a->n_tokens, .n_thinking_tokens = a->n_thinking,
                                    .stop_string = a->stop_found >= 0 ? a->plan->r->stop[a->stop_found] : NULL};
+    a->closed = true;
     return rc;
 }

@@ -49,11 +49,11 @@ int  grammar_cache_new(struct grammar_cache **out, skua_error *err);
 void grammar_cache_free(struct grammar_cache *c); /* NULL allowed */
 /* The caller holds a reference of *out. compile appends to warnings, which are remembered with the grammar. */
 typedef int grammar_compile(const void *user, struct strbuf *warnings, struct grammar **out, skua_error *err);
-int  grammar_cache_get(struct grammar_cache *c, const struct strbuf *key, grammar_compile *compile, const void *user, struct strbuf *warnings,
-                       struct grammar **out, skua_error *err);
+int  grammar_cache_get(struct grammar_cache *c, const struct strbuf *key, grammar_compile *compile, const void *user,
+                       struct strbuf *warnings, struct grammar **out, skua_error *err);
 
-/* The grammar of a call from behind <tool_call>. whole: bodies of all tools are bound, else those of strict tools only, and of others only
-   the names. */
+/* The grammar of a call from behind <tool_call>. whole: bodies of all tools are bound, else those of strict tools only, and of others
+   only the names. */
 struct call_grammar { const struct tool_set *tools; bool whole; };
 int  call_grammar_compile(const void *call_grammar, struct strbuf *warnings, struct grammar **out, skua_error *err);
 void call_grammar_key(const struct call_grammar *c, struct strbuf *key);

@@ -89,7 +89,8 @@ static void remember(struct answer *a, const struct parse_event *e)
         strbuf_puts(&input, "}");
     }
     if (!strbuf_failed(&input))
-        replay_put(a->plan->shared->replay, a->call_id, e->def->name, e->def->custom ? strbuf_str(&input) : e->text, e->raw, e->n_raw, NULL);
+        replay_put(a->plan->shared->replay, a->call_id, e->def->name, e->def->custom ? strbuf_str(&input) : e->text, e->raw, e->n_raw,
+                   NULL);
     strbuf_free(&input);
 }
 
@@ -101,8 +102,8 @@ static int on_call(struct answer *a, const struct parse_event *e)
         api_id(a->plan->r->family == API_MESSAGES ? "toolu_" : "call_", a->call_id);
     }
     if (!rc)
-        rc = out(a, &(struct api_event){.kind = e->kind, .text = e->text, .n = e->n, .call = e->call, .id = a->call_id, .name = e->def->name,
-                                        .custom = e->def->custom, .complete = e->complete});
+        rc = out(a, &(struct api_event){.kind = e->kind, .text = e->text, .n = e->n, .call = e->call, .id = a->call_id,
+                                        .name = e->def->name, .custom = e->def->custom, .complete = e->complete});
     if (rc || e->kind != API_EVENT_CALL_END || !e->complete)
         return rc;
     atomic_fetch_add(&a->plan->shared->calls, 1);

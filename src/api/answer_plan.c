@@ -5,7 +5,6 @@
 
 #include "api/answer_internal.h"
 #include "base/mem.h"
-#include "engine/engine.h"
 
 static const char end_think_tag[] = "</think>";
 
@@ -53,13 +52,14 @@ static int make_masks(struct answer_shared *s, skua_error *err)
     return 0;
 }
 
-int answer_shared_new(const struct api_env *env, struct replay *replay, struct answer_shared **out, skua_error *err)
+int answer_shared_new(const struct api_env *env, const struct tokenizer *tokenizer, struct replay *replay, struct answer_shared **out,
+                      skua_error *err)
 {
     struct answer_shared *s = *out = mem_calloc(1, sizeof *s);
     if (!s)
         return error_nomem(err, "answers", sizeof *s);
     s->env = env;
-    s->tokenizer = env->engine->tokenizer;
+    s->tokenizer = tokenizer;
     s->replay = replay;
     s->call_id = one_token(s, "<tool_call>");
     s->end_call_id = one_token(s, "</tool_call>");
@@ -219,8 +219,8 @@ int answer_plan_new(struct answer_shared *s, struct api_request *r, struct answe
     answer_plan_free(p);
     *out = NULL;
     if (what && (rc == SKUA_EARG || rc == SKUA_EUNSUPPORTED || rc == SKUA_ELIMIT))
-        return api_error_set(error, 400, rc == SKUA_EARG && r->structure != API_JSON_SCHEMA ? "invalid_value" : "unsupported_schema", what, "%s",
-                             err.message);
+        return api_error_set(error, 400, rc == SKUA_EARG && r->structure != API_JSON_SCHEMA ? "invalid_value" : "unsupported_schema", what,
+                             "%s", err.message);
     api_error_from(&err, error);
     return -1;
 }

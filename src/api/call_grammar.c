@@ -1,5 +1,5 @@
-/* The grammar of a tool call, so that what the model writes is read back by tool_parse.c as it was meant: the name of an offered tool and, for
- * strict tools, its declared parameters in the schema's order with values of their types. */
+/* The grammar of a tool call, so that what the model writes is read back by tool_parse.c as it was meant: the name of an offered tool and,
+ * for strict tools, its declared parameters in the schema's order with values of their types. */
 #include <string.h>
 
 #include "api/answer_internal.h"
@@ -177,8 +177,8 @@ static grammar_expr enum_value(struct grammar_builder *b, const json_t *schema)
 }
 
 /* <parameter=KEY> to </parameter> and a line break. */
-static grammar_expr parameter(struct grammar_builder *b, const struct tool_def *def, const struct tool_key *key, grammar_expr text, bool typed,
-                              struct strbuf *warnings)
+static grammar_expr parameter(struct grammar_builder *b, const struct tool_def *def, const struct tool_key *key, grammar_expr text,
+                              bool typed, struct strbuf *warnings)
 {
     grammar_expr value = text;
     if (typed && (key->types & TOOL_STRING)) {
@@ -220,8 +220,8 @@ static grammar_expr free_parameters(struct grammar_builder *b, const struct tool
     for (size_t i = 0; i < def->n_keys; i++)
         any = grammar_alt2(b, any, parameter(b, def, &def->keys[i], text, false, NULL));
     if (!def->n_keys) {
-        grammar_expr parts[] = {literal(b, "<parameter="), grammar_repeat(b, grammar_chars(b, letters, 4, false), 1, 64), literal(b, ">\n"), text,
-                                literal(b, "\n")};
+        grammar_expr name = grammar_repeat(b, grammar_chars(b, letters, 4, false), 1, 64);
+        grammar_expr parts[] = {literal(b, "<parameter="), name, literal(b, ">\n"), text, literal(b, "\n")};
         any = grammar_seq(b, parts, 5);
     }
     return grammar_repeat(b, grammar_rule_of(b, "parameter", any), 0, def->n_keys ? (uint32_t)def->n_keys : 64);
@@ -242,8 +242,9 @@ int call_grammar_compile(const void *call_grammar, struct strbuf *warnings, stru
         const struct tool_def *def = &c->tools->defs[i];
         grammar_expr body = grammar_empty(b);
         if (def->strict || c->whole) {
-            grammar_expr parameters = def->custom ? custom_parameters(b, def) : def->strict ? strict_parameters(b, def, warnings)
-                                                                                            : free_parameters(b, def);
+            grammar_expr parameters = def->custom   ? custom_parameters(b, def)
+                                      : def->strict ? strict_parameters(b, def, warnings)
+                                                    : free_parameters(b, def);
             grammar_expr parts[] = {literal(b, "\n"), parameters, literal(b, "</function>\n</tool_call>")};
             body = grammar_seq(b, parts, 3);
         }

@@ -76,8 +76,8 @@ static void add(struct grammar_cache *c, XXH128_hash_t key, struct grammar *g, c
     pthread_mutex_unlock(&c->lock);
 }
 
-int grammar_cache_get(struct grammar_cache *c, const struct strbuf *key, grammar_compile *compile, const void *user, struct strbuf *warnings,
-                      struct grammar **out, skua_error *err)
+int grammar_cache_get(struct grammar_cache *c, const struct strbuf *key, grammar_compile *compile, const void *user,
+                      struct strbuf *warnings, struct grammar **out, skua_error *err)
 {
     if (strbuf_failed(key))
         return error_nomem(err, "schema", key->len);

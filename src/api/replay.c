@@ -1,5 +1,5 @@
-/* Remembered calls; see replay.h. A hash table of chains, and a list by age. Calls are constant once they are in, and counted by references,
- * so that a file can be written without holding up anybody.
+/* Remembered calls; see replay.h. A hash table of chains, and a list by age. Calls are constant once they are in, and counted by
+ * references, so that a file can be written without holding up anybody.
  *
  * The file: a header, the calls from the oldest on, and a checksum of all before it: XXH3 of one piece (header, head of a call, bytes of a
  * call) after the other, each seeded with the one before. Numbers are little-endian. */

@@ -277,8 +277,8 @@ static enum match match_any_key(const char *s, size_t n)
         return MATCH_NONE;
     if (n <= n_tag)
         return MATCH_PART;
-    char c = s[n - 1];
-    return c == '>' ? MATCH_WHOLE : c == '<' || is_break(c) ? MATCH_NONE : MATCH_PART;
+    unsigned char c = (unsigned char)s[n - 1];
+    return c == '>' ? MATCH_WHOLE : c == '<' || c < ' ' ? MATCH_NONE : MATCH_PART; /* control characters are in no sensible key */
 }
 
 /* The tag that is being read, after one more byte: *tag and, of a function, *def are set when it is whole. */

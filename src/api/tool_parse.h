@@ -85,7 +85,7 @@ int  tool_parse_flush(struct tool_parser *p);
 /* The output has ended; cut: not by itself (a limit, a client that left). Flushes. */
 int  tool_parse_finish(struct tool_parser *p, bool cut);
 
-bool     tool_parse_in_opener(const struct tool_parser *p); /* just behind a <tool_call> that may open a call, and the white space after it */
+bool     tool_parse_in_opener(const struct tool_parser *p); /* behind a <tool_call> that may open a call, and white space after it */
 uint64_t tool_parse_decided(const struct tool_parser *p);   /* so many bytes of the output are decided */
 
 /* Text of a value to JSON by the types that are declared for it (rule 6); not for strings that stream. */

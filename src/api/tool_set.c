@@ -80,7 +80,8 @@ static unsigned types_of(const json_t *schema, const json_t *root, int depth)
     if (!types && json_is_string(ref))
         types = types_of(follow(root, json_string_value(ref)), root, depth + 1);
     if (!types)
-        types = union_of(json_object_get(schema, "anyOf"), root, false, depth) | union_of(json_object_get(schema, "oneOf"), root, false, depth);
+        types = union_of(json_object_get(schema, "anyOf"), root, false, depth)
+                | union_of(json_object_get(schema, "oneOf"), root, false, depth);
     if (!types)
         types = union_of(json_object_get(schema, "allOf"), root, true, depth);
     for (size_t i = 0; !json_object_get(schema, "type") && i < json_array_size(values); i++)

@@ -11,14 +11,21 @@ static bool is_word(const char *text, size_t n, const char *word)
     return n == strlen(word) && strncasecmp(text, word, n) == 0;
 }
 
-/* Is it JSON that readers of the arguments will take, of one of these types? A value that JSON's libraries refuse (a number that is too
-   large) is left a string. */
+/* Is it JSON that readers of the arguments will take where it stands, inside an object, and of one of these types? A value that JSON's
+   libraries refuse (a number that is too large, too deep a nesting) is left a string. */
 static bool is_json(unsigned types, const char *text, size_t n, bool *no_memory)
 {
+    struct strbuf inside = {0};
     json_error_t at;
-    json_t *v = json_read(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &at, no_memory);
+    strbuf_putc(&inside, '[');
+    strbuf_append(&inside, text, n);
+    strbuf_putc(&inside, ']');
+    *no_memory = strbuf_failed(&inside);
+    json_t *list = *no_memory ? NULL : json_read(strbuf_str(&inside), inside.len, JSON_ALLOW_NUL, &at, no_memory);
+    const json_t *v = json_array_size(list) == 1 ? json_array_get(list, 0) : NULL;
     bool fits = json_is_number(v) ? (types & TOOL_NUMBER) != 0 : (json_is_object(v) || json_is_array(v)) && (types & TOOL_STRUCTURE);
-    json_decref(v);
+    json_decref(list);
+    strbuf_free(&inside);
     return fits;
 }
 

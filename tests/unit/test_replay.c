@@ -46,7 +46,8 @@ static void test_find(void **state)
     CHECK(found(r, "call_1", "g", "{\"a\":1,\"b\":\"x\"}", NULL), "another name");
     CHECK(found(r, "call_3", "f", "{}", NULL), "another id");
     CHECK(found(r, "call_2", "f", "{}", ""), "an empty text");
-    CHECK(put(r, "call_1", "g", "{\"a\":1,\"a\":2}", "new") == 0 && found(r, "call_1", "g", "{\"a\":2}", "new"), "replaced; the last key counts");
+    CHECK(put(r, "call_1", "g", "{\"a\":1,\"a\":2}", "new") == 0 && found(r, "call_1", "g", "{\"a\":2}", "new"),
+          "replaced; the last key counts");
     CHECK(put(r, "call_4", "g", "{\"s\":\"\\u0000\"}", "nul") == 0, "a zero character in the arguments");
     CHECK(replay_put(r, "call_5", "g", "{", "x", 1, &err) == SKUA_EARG, "arguments that are no JSON");
     CHECK(!replay_find(r, "call_2", "f", NULL, NULL), "no arguments");
@@ -98,7 +99,8 @@ static void test_files(void **state)
     skua_error err;
     (void)state;
     CHECK(save_some(&r, path) == 0 && replay_new(0, &q, NULL) == 0, "save");
-    CHECK(replay_load(q, path, &err) == 0 && found(q, "call_a", "f", "{\"x\":[1,2]}", "text a\n") && found(q, "call_b", "g", "{}", "text b"), "load");
+    CHECK(replay_load(q, path, &err) == 0 && found(q, "call_a", "f", "{\"x\":[1,2]}", "text a\n") &&
+          found(q, "call_b", "g", "{}", "text b"), "load");
     CHECK(file_read_all(path, 1 << 20, &data, &size, &err) == 0, "read");
     replay_free(q);
     replay_new(0, &q, NULL);
@@ -107,7 +109,8 @@ static void test_files(void **state)
         struct file_writer w;
         size_t at = i % size;
         data[at] ^= i < size ? 0x20 : 0;
-        CHECK(file_writer_open(&w, bad, &err) == 0 && file_writer_write(&w, data, i < size ? size : at, &err) == 0 && file_writer_commit(&w, &err) == 0,
+        CHECK(file_writer_open(&w, bad, &err) == 0 && file_writer_write(&w, data, i < size ? size : at, &err) == 0 &&
+              file_writer_commit(&w, &err) == 0,
               "write");
         data[at] ^= i < size ? 0x20 : 0;
         CHECK(replay_load(q, bad, &err) == SKUA_EFORMAT && strncmp(err.message, bad, strlen(bad)) == 0, "damage %zu is seen", i);

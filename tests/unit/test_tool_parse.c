@@ -33,7 +33,8 @@ static int on_event(void *user, const struct parse_event *e)
     if (e->kind == API_EVENT_CALL_ARGS)
         strbuf_append(&r->args, e->text, e->n);
     if (e->kind == API_EVENT_CALL_END) {
-        r->args_differ |= e->n < r->args.len || (e->complete && e->n != r->args.len) || memcmp(e->text, strbuf_str(&r->args), r->args.len) != 0;
+        bool begins = e->n >= r->args.len && memcmp(e->text, strbuf_str(&r->args), r->args.len) == 0;
+        r->args_differ |= !begins || (e->complete && e->n != r->args.len);
         if (e->raw)
             strbuf_append(&r->raw, e->raw, e->n_raw);
     }
@@ -61,7 +62,7 @@ static int parse(struct run *r, int flags, const char *s, size_t n, const size_t
     size_t at = 0;
     *r = (struct run){.t.open = -1};
     tool_parse_init(&p, flags & CASE_NO_TOOLS ? &none : &tools,
-                    flags & CASE_THINKS ? PARSE_BEGIN_THINKING : flags & CASE_MAYBE ? PARSE_BEGIN_MAYBE_THINKING : PARSE_BEGIN_TEXT, on_event, r);
+                    tool_case_begin(flags), on_event, r);
     int rc = 0;
     for (size_t i = 0; i <= n_cuts && !rc; i++) {
         size_t to = i < n_cuts ? cuts[i] : n;
@@ -111,9 +112,12 @@ static void test_cases(void **state)
 }
 
 static const char *const pieces[] = {
-    "<tool_call>", "</tool_call>", "<function=get>", "<function=get_all>", "<function=nope>", "</function>", "<parameter=city>", "<parameter=n>",
-    "<parameter=zz>", "</parameter>", "<think>", "</think>", "\n", "\n", "\r\n", "\r", " ", "x", "null", "1", "true", "[1]", "<", "</", "\xC3\xA9",
-    "\xE2\x82", "\xF0\x9F\x98\x80", "\xFF", "\"", "text ", "<tool_call>\n<function=get>\n", "</function>\n</tool_call>", "</parameter>\n<parameter=note>\n",
+    "<tool_call>", "</tool_call>", "<function=get>", "<function=get_all>", "<function=nope>", "</function>", "<parameter=city>",
+    "<parameter=n>",
+    "<parameter=zz>", "</parameter>", "<think>", "</think>", "\n", "\n", "\r\n", "\r", " ", "x", "null", "1", "true", "[1]", "<", "</",
+    "\xC3\xA9",
+    "\xE2\x82", "\xF0\x9F\x98\x80", "\xFF", "\"", "text ", "<tool_call>\n<function=get>\n", "</function>\n</tool_call>",
+    "</parameter>\n<parameter=note>\n",
 };
 
 /* Whatever the output, cutting does not matter, and nothing is lost but tags and breaks. */
@@ -143,7 +147,8 @@ static void test_random_outputs(void **state)
 /* A value written as the template writes it is read as it was. */
 static void test_round_trips(void **state)
 {
-    static const char *const parts[] = {"\n", "\r\n", "\t", "    ", "a", "\"", "\\", "</parameter>", "</function>", "<parameter=x>", "<", ">", "\xE2\x82\xAC",
+    static const char *const parts[] = {"\n", "\r\n", "\t", "    ", "a", "\"", "\\", "</parameter>", "</function>", "<parameter=x>", "<",
+                                        ">", "\xE2\x82\xAC",
                                         "\xF0\x9F\x98\x80", "if (a < b) {", "</tool_call>", "<tool_call>", "null", "\x7F", "\x02", " \n"};
     uint64_t rng = 11;
     (void)state;
@@ -154,7 +159,8 @@ static void test_round_trips(void **state)
         bool fits = true;
         for (uint64_t k = rng_next(&rng) % 12; k; k--)
             strbuf_puts(&value, parts[rng_next(&rng) % (sizeof parts / sizeof *parts)]);
-        strbuf_printf(&s, "<tool_call>\n<function=write>\n<parameter=content>\n%s\n</parameter>\n</function>\n</tool_call>", strbuf_str(&value));
+        strbuf_printf(&s, "<tool_call>\n<function=write>\n<parameter=content>\n%s\n</parameter>\n</function>\n</tool_call>",
+                      strbuf_str(&value));
         for (size_t i = 0; i < s.len && n_cuts < 256; i += 1 + rng_next(&rng) % 4)
             cuts[n_cuts++] = i;
         int rc = parse(&r, 0, strbuf_str(&s), s.len, cuts, n_cuts);
@@ -168,7 +174,8 @@ static void test_round_trips(void **state)
         json_t *args = json_loadb(strbuf_str(&r.args), r.args.len, 0, NULL);
         const char *got = json_string_value(json_object_get(args, "content"));
         CHECK(rc == 0 && args, "arguments are no JSON: %s", strbuf_str(&r.args));
-        CHECK(!fits || (got && strcmp(got, strbuf_str(&value)) == 0 && strcmp(strbuf_str(&r.raw), strbuf_str(&s)) == 0), "%s\n got %s\n raw %s",
+        CHECK(!fits || (got && strcmp(got, strbuf_str(&value)) == 0 && strcmp(strbuf_str(&r.raw), strbuf_str(&s)) == 0),
+              "%s\n got %s\n raw %s",
               strbuf_str(&s), strbuf_str(&r.args), strbuf_str(&r.raw));
         json_decref(args);
         run_free(&r);
@@ -202,13 +209,13 @@ static void test_long(void **state)
         while (s.len < 1u << 20)
             strbuf_puts(&s, longs[i].again);
         strbuf_puts(&s, longs[i].after);
-        tool_parse_init(&p, &tools, longs[i].flags & CASE_THINKS ? PARSE_BEGIN_THINKING : longs[i].flags ? PARSE_BEGIN_MAYBE_THINKING : PARSE_BEGIN_TEXT,
-                        on_event, &r);
+        tool_parse_init(&p, &tools, tool_case_begin(longs[i].flags), on_event, &r);
         int rc = 0;
         for (size_t k = 0; k < s.len && !rc; k++)
             rc = tool_parse_push(&p, s.data + k, 1) || tool_parse_flush(&p);
         CHECK(rc == 0 && tool_parse_finish(&p, false) == 0 && !r.args_differ, "long output %zu", i);
-        CHECK(tool_parse_decided(&p) <= s.len, "long output %zu: decided %llu of %zu", i, (unsigned long long)tool_parse_decided(&p), s.len);
+        CHECK(tool_parse_decided(&p) <= s.len, "long output %zu: decided %llu of %zu", i, (unsigned long long)tool_parse_decided(&p),
+              s.len);
         tool_parse_free(&p);
         run_free(&r);
         strbuf_free(&s);
@@ -219,9 +226,10 @@ static void test_long(void **state)
 static void test_held(void **state)
 {
     static const struct { int flags; const char *output; size_t held; } cases[] = {
-        {0, "abc", 0}, {0, "abc\n", 1}, {0, "abc\n\n<tool", 7}, {0, "abc <b", 0}, {0, "<toolx", 0}, {0, "a <func", 0}, {0, "a\n<function=ge", 13},
-        {0, "a\n<function=x", 0}, {CASE_NO_TOOLS, "abc\n<tool_call>", 0}, {CASE_THINKS, "abc\n</th", 5}, {CASE_THINKS, "abc <tool_call>", 0},
-        {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc", 0}, {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc\r", 1},
+        {0, "abc", 0}, {0, "abc\n", 1}, {0, "abc\n\n<tool", 7}, {0, "abc <b", 0}, {0, "<toolx", 0}, {0, "a <func", 0},
+        {0, "a\n<function=ge", 13}, {0, "a\n<function=x", 0}, {CASE_NO_TOOLS, "abc\n<tool_call>", 0}, {CASE_THINKS, "abc\n</th", 5},
+        {CASE_THINKS, "abc <tool_call>", 0}, {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc", 0},
+        {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc\r", 1},
         {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc</parameter> ", 13},
         {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc</parameter> x", 0}, {0, "<tool_call>\n<function=write>", 0},
         {0, "\xE2\x82", 2}, {0, "<tool_call>\n<function=write>\n<parameter=content>\nabc\n<parameter=pa", 14},
@@ -232,8 +240,7 @@ static void test_held(void **state)
         struct run r = {.t.open = -1};
         struct tool_parser p;
         size_t n = strlen(cases[i].output);
-        tool_parse_init(&p, cases[i].flags & CASE_NO_TOOLS ? &none : &tools, cases[i].flags & CASE_THINKS ? PARSE_BEGIN_THINKING : PARSE_BEGIN_TEXT,
-                        on_event, &r);
+        tool_parse_init(&p, cases[i].flags & CASE_NO_TOOLS ? &none : &tools, tool_case_begin(cases[i].flags), on_event, &r);
         int rc = tool_parse_push(&p, cases[i].output, n);
         CHECK(rc == 0 && n - tool_parse_decided(&p) == cases[i].held, "%s: %zu held, expected %zu", cases[i].output,
               (size_t)(n - tool_parse_decided(&p)), cases[i].held);
@@ -253,7 +260,7 @@ static void test_memory(void **state)
             struct tool_parser p;
             struct run r = {.t.open = -1};
             size_t n = strlen(k->output);
-            tool_parse_init(&p, k->flags & CASE_NO_TOOLS ? &none : &tools, k->flags & CASE_THINKS ? PARSE_BEGIN_THINKING : PARSE_BEGIN_TEXT, on_event, &r);
+            tool_parse_init(&p, k->flags & CASE_NO_TOOLS ? &none : &tools, tool_case_begin(k->flags), on_event, &r);
             fault_set_alloc(at, true);
             int rc = 0;
             for (size_t i = 0; i < n && !rc; i++)

@@ -8,7 +8,8 @@
 #include "api/tool_parse.h"
 
 static const char tool_case_tools[] =
-    "[{\"name\": \"get\", \"parameters\": {\"type\": \"object\", \"$defs\": {\"when\": {\"type\": [\"integer\", \"null\"]}}, \"properties\": {"
+    "[{\"name\": \"get\", \"parameters\": {\"type\": \"object\", \"$defs\": {\"when\": {\"type\": [\"integer\", \"null\"]}},"
+    " \"properties\": {"
     "\"city\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"on\": {\"type\": \"boolean\"}, \"list\": {\"type\": \"array\"},"
     "\"any\": {}, \"note\": {\"type\": [\"string\", \"null\"]}, \"nil\": {\"type\": \"null\"}, \"when\": {\"$ref\": \"#/$defs/when\"},"
     "\"pick\": {\"enum\": [1, 2]}, \"or\": {\"anyOf\": [{\"type\": \"number\"}, {\"type\": \"object\"}]}}}},"
@@ -83,13 +84,17 @@ static const struct tool_case tool_cases[] = {
      "call get args({\"city\":\"x </function> y\"})done({\"city\":\"x </function> y\"})"},
     {"missing end of the function", 0, "<tool_call>\n<function=get>\n" P("n", "1") "</tool_call>\nx",
      "call get args({\"n\":1})done({\"n\":1})text(x)"},
-    {"missing ends before the next call", 0, "<tool_call>\n<function=get>\n" P("n", "1") "<tool_call>\n<function=get_all></function></tool_call>",
+    {"missing ends before the next call", 0,
+     "<tool_call>\n<function=get>\n" P("n", "1") "<tool_call>\n<function=get_all></function></tool_call>",
      "call get args({\"n\":1})done({\"n\":1})call get_all args({})done({})"},
     {"missing ends before a bare call", 0, "<tool_call>\n<function=get>\n" P("n", "1") "<function=get_all></function>",
      "call get args({\"n\":1})done({\"n\":1})call get_all args({})done({})"},
-    {"all ends missing", 0, "<tool_call>\n<function=get>\n<parameter=city>\nOslo\n", "call get args({\"city\":\"Oslo\"})done({\"city\":\"Oslo\"})"},
-    {"output ends behind a parameter", 0, "<tool_call>\n<function=get>\n" P("city", "a"), "call get args({\"city\":\"a\"})done({\"city\":\"a\"})"},
-    {"cut in a string", CASE_CUT, "<tool_call>\n<function=get>\n<parameter=city>\nOs\n</par", "call get args({\"city\":\"Os)cut({\"city\":\"Os\"})"},
+    {"all ends missing", 0, "<tool_call>\n<function=get>\n<parameter=city>\nOslo\n",
+     "call get args({\"city\":\"Oslo\"})done({\"city\":\"Oslo\"})"},
+    {"output ends behind a parameter", 0, "<tool_call>\n<function=get>\n" P("city", "a"),
+     "call get args({\"city\":\"a\"})done({\"city\":\"a\"})"},
+    {"cut in a string", CASE_CUT, "<tool_call>\n<function=get>\n<parameter=city>\nOs\n</par",
+     "call get args({\"city\":\"Os)cut({\"city\":\"Os\"})"},
     {"cut in a number", CASE_CUT, "<tool_call>\n<function=get>\n" P("city", "a") "<parameter=n>\n12",
      "call get args({\"city\":\"a\")cut({\"city\":\"a\"})"},
     {"cut before a parameter", CASE_CUT, "<tool_call>\n<function=get>\n<param", "call get cut({})"},
@@ -99,7 +104,8 @@ static const struct tool_case tool_cases[] = {
     {"types", 0,
      CALL(P("n", " -12 ") P("on", "TRUE") P("list", "[1, {\"a\": null}]\n") P("any", "5") P("nil", "null") P("when", "null") P("pick", "2")
           P("or", "{\"x\": 1.50}")),
-     "call get args({\"n\":-12,\"on\":true,\"list\":[1, {\"a\": null}],\"any\":\"5\",\"nil\":null,\"when\":null,\"pick\":2,\"or\":{\"x\": 1.50}})"
+     "call get args({\"n\":-12,\"on\":true,\"list\":[1, {\"a\": null}],\"any\":\"5\",\"nil\":null,\"when\":null,\"pick\":2,"
+     "\"or\":{\"x\": 1.50}})"
      "done({\"n\":-12,\"on\":true,\"list\":[1, {\"a\": null}],\"any\":\"5\",\"nil\":null,\"when\":null,\"pick\":2,\"or\":{\"x\": 1.50}})"},
     {"types that do not fit", 0, CALL(P("n", "ten") P("on", "yes") P("list", "[1,") P("nil", "0") P("when", "1e999") P("or", "true")),
      "call get args({\"n\":\"ten\",\"on\":\"yes\",\"list\":\"[1,\",\"nil\":\"0\",\"when\":\"1e999\",\"or\":\"true\"})"
@@ -128,11 +134,17 @@ static const struct tool_case tool_cases[] = {
 #undef P
 #define TOOL_CASES (sizeof tool_cases / sizeof *tool_cases)
 
+static inline enum parse_begin tool_case_begin(int flags)
+{
+    return flags & CASE_THINKS ? PARSE_BEGIN_THINKING : flags & CASE_MAYBE ? PARSE_BEGIN_MAYBE_THINKING : PARSE_BEGIN_TEXT;
+}
+
 /* A request with the tools of tool_case_tools; its memory is the caller's: tools with mem_free, json with json_decref. */
 static int tool_case_request(struct api_request *r, json_t **json)
 {
     *json = json_loads(tool_case_tools, 0, NULL);
-    *r = (struct api_request){.tool_choice = API_TOOLS_AUTO, .parallel_calls = true, .thinking_budget = -1, .n_logprobs = -1, .max_tokens = -1};
+    *r = (struct api_request){.tool_choice = API_TOOLS_AUTO, .parallel_calls = true, .thinking_budget = -1, .n_logprobs = -1,
+                              .max_tokens = -1};
     r->tools = calloc(json_array_size(*json), sizeof *r->tools);
     for (size_t i = 0; r->tools && i < json_array_size(*json); i++) {
         const json_t *t = json_array_get(*json, i);
