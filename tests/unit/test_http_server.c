@@ -152,7 +152,8 @@ static void test_request_ids(struct fixture *f)
 /* What the handler's side may and may not do with a request. */
 static void test_request(struct fixture *f)
 {
-    const struct http_header extra[] = {{"X-A", "b\r\nX-Evil: 1"}, {"Content-Length", "7"}, {"Connection", "keep-alive"}, {"X-B", ""}};
+    const struct http_header extra[] = {{"X-A", "b\r\nX-Evil: 1"}, {"Content-Length", "7"}, {"Connection", "keep-alive"}, {"X-B", ""},
+                                         {"content-type", "text/html"}};
     struct sockaddr_in own;
     socklen_t length = sizeof own;
     char peer[40];
@@ -169,7 +170,7 @@ static void test_request(struct fixture *f)
     CHECK(!strcmp(http_peer(r), peer) && http_received(r) > 0 && strlen(http_request_id(r)) == 28, "peer, time, id");
     CHECK(!http_began(r) && http_send(r, "x", 1) == SKUA_ESTATE, "sending before the beginning");
     http_end(r, true);
-    http_begin(r, 201, "text/plain", extra, 4);
+    http_begin(r, 201, "text/plain", extra, 5);
     http_begin(r, 200, "text/plain", NULL, 0);
     http_respond(r, 200, NULL, 0, "y", 1);
     CHECK(http_began(r) && http_send(r, "x", 1) == 0, "sending");
