@@ -39,6 +39,7 @@ struct http_header { const char *name, *value; };
    505 http_version_not_supported. The result: *n bytes of mem_alloc, freed by the server; NULL: none. */
 typedef char *http_error_body(void *user, const char *path, int status, const char *code, const char *message, const char *request_id,
                               size_t *n);
+/* Every connection waits while it runs: it hands work on and returns. */
 typedef void http_handler(void *user, struct http_request *r);
 
 struct http_params {

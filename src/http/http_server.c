@@ -134,7 +134,7 @@ static void start_drain(struct http_server *s, double seconds)
     s->n_listeners = 0;
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next;
-        if (!c->request && !c->lingering)
+        if (!c->lingering && (!c->request || !http_parser_begun(&c->request->parser)))
             http_conn_free(c);
     }
     http_timer(&s->drain, seconds);

@@ -152,7 +152,8 @@ static void test_request_ids(struct fixture *f)
 /* What the handler's side may and may not do with a request. */
 static void test_request(struct fixture *f)
 {
-    const struct http_header extra[] = {{"X-A", "b\r\nX-Evil: 1"}, {"Content-Length", "7"}, {"Connection", "keep-alive"}, {"X-B", ""}};
+    const struct http_header extra[] = {{"X-A", "b\r\nX-Evil: 1"}, {"Content-Length", "7"}, {"Connection", "keep-alive"}, {"X-B", ""},
+                                         {"content-type", "text/html"}};
     struct sockaddr_in own;
     socklen_t length = sizeof own;
     char peer[40];
@@ -169,7 +170,7 @@ static void test_request(struct fixture *f)
     CHECK(!strcmp(http_peer(r), peer) && http_received(r) > 0 && strlen(http_request_id(r)) == 28, "peer, time, id");
     CHECK(!http_began(r) && http_send(r, "x", 1) == SKUA_ESTATE, "sending before the beginning");
     http_end(r, true);
-    http_begin(r, 201, "text/plain", extra, 4);
+    http_begin(r, 201, "text/plain", extra, 5);
     http_begin(r, 200, "text/plain", NULL, 0);
     http_respond(r, 200, NULL, 0, "y", 1);
     CHECK(http_began(r) && http_send(r, "x", 1) == 0, "sending");
@@ -211,6 +212,14 @@ static void test_half_close(struct fixture *f)
     http_end(r, true);
     http_release(r);
     expect_all(fd, "the rest of the stream", "3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n" TEXT_HEAD "Content-Length: 14\r\n\r\nGET /echo ? 0:");
+
+    fd = client(f);
+    put(fd, "GET /hold HTTP/1.0\r\n\r\n");
+    shutdown(fd, SHUT_WR);
+    r = take_held(f);
+    CHECK(!poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 60), "an HTTP/1.0 client is asked");
+    respond_text(r, "here");
+    expect_all(fd, "a half-closed HTTP/1.0 client", TEXT_HEAD "Content-Length: 4\r\nConnection: close\r\n\r\nhere");
     CHECK(f->closed == closed, "on_close for half-closed clients");
 }
 
@@ -324,6 +333,14 @@ static void slow_on_close(void *arg)
     slow->left = 1;
 }
 
+struct late_setting { struct fixture *f; struct http_request *r; };
+
+static void set_late(void *arg)
+{
+    struct late_setting *late = arg;
+    http_on_close(late->r, on_close, late->f);
+}
+
 /* http_release comes back only when on_close has: what it works on can be freed then. */
 static void test_release_waits(struct fixture *f)
 {
@@ -339,8 +356,20 @@ static void test_release_waits(struct fixture *f)
     http_release(r);
     CHECK(slow->left == 1, "released while on_close is running");
     free(slow);
-    /* Released before: not called at all. */
+    /* Set when the client is gone already: called at once. */
     int closed = f->closed;
+    f->on_close = NULL;
+    fd = client(f);
+    put(fd, "GET /hold HTTP/1.1\r\n" H "\r\n");
+    struct late_setting late = {f, take_held(f)};
+    hang_up(fd, true);
+    while (http_send(late.r, "x", 1) != SKUA_ECANCELED)
+        usleep(1000);
+    CHECK(!http_server_call(f->server, set_late, &late), "calling");
+    await(f, &f->closed, closed + 1);
+    http_release(late.r);
+    /* Released before: not called at all. */
+    closed = f->closed;
     f->on_close = on_close;
     f->on_close_arg = f;
     fd = client(f);
