@@ -167,7 +167,7 @@ static grammar_expr string(struct gbnf *p)
         error_nomem(&p->b->err, "GBNF", s.len);
     else
         e = grammar_literal(p->b, strbuf_str(&s), s.len);
-    p->at++;
+    p->at += p->at < p->end;
     strbuf_free(&s);
     return e;
 }
@@ -201,7 +201,7 @@ static grammar_expr class(struct gbnf *p)
         refuse(p, open, "a character class without ']'");
     else if (!b->err.code)
         e = grammar_chars(b, ranges, n, negated);
-    p->at++;
+    p->at += p->at < p->end;
     mem_free(ranges);
     return e;
 }
