@@ -17,13 +17,16 @@
 
 static const struct { const char *name, *schema, *gbnf; } rows[] = {
     {"any object", NULL, NULL},
-    {"5 fields", "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},"
+    {"5 fields", "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0,"
+        "\"maximum\":150},"
                  "\"email\":{\"type\":\"string\",\"format\":\"email\"},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
                  "\"kind\":{\"enum\":[\"alpha\",\"beta\",\"gamma\"]}},\"required\":[\"name\",\"age\",\"email\",\"tags\",\"kind\"]}", NULL},
-    {"maxLength 80", "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":10,\"maxLength\":80},\"b\":{\"type\":\"string\",\"maxLength\":80}},"
+    {"maxLength 80", "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":10,\"maxLength\":80},"
+        "\"b\":{\"type\":\"string\",\"maxLength\":80}},"
                      "\"required\":[\"a\",\"b\"]}", NULL},
     {"maxLength 10000", "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1000,\"maxLength\":10000}}", NULL},
-    {"recursive", "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"string\"},\"l\":{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/n\"}]}},"
+    {"recursive", "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"string\"},"
+        "\"l\":{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/n\"}]}},"
                   "\"required\":[\"v\",\"l\"]}},\"$ref\":\"#/$defs/n\"}", NULL},
     {"GBNF prose", NULL, "root ::= line+\nline ::= [A-Z] [^\\n]* \"\\n\""},
 };
@@ -67,7 +70,8 @@ static uint32_t draw(const struct tokenizer *t, const uint64_t *mask, uint32_t n
     return last;
 }
 
-static size_t answer(struct grammar *g, const struct tokenizer *t, const struct grammar_vocab *v, uint64_t *mask, uint64_t *rng, double *seconds,
+static size_t answer(struct grammar *g, const struct tokenizer *t, const struct grammar_vocab *v, uint64_t *mask, uint64_t *rng,
+    double *seconds,
                      size_t room, double *accept)
 {
     struct grammar_state *s;
@@ -112,7 +116,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "grammar: %s\n", err.message);
         return 1;
     }
-    printf("%u tokens, sorted in %.0f ms\n%-16s %9s %8s %9s %9s %9s %9s\n", grammar_vocab_size(v), (clock_seconds() - start) * 1e3, "", "compile",
+    printf("%u tokens, sorted in %.0f ms\n%-16s %9s %8s %9s %9s %9s %9s\n", grammar_vocab_size(v), (clock_seconds() - start) * 1e3, "",
+        "compile",
            "masks", "median", "mean", "worst", "accept");
     uint64_t *mask = mem_calloc((grammar_vocab_size(v) + 63) / 64, 8);
     for (size_t row = 0; row < sizeof rows / sizeof rows[0] && mask; row++) {
@@ -128,7 +133,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < n; i++)
             sum += seconds[i];
         if (n)
-            printf("%-16s %9.0f %8zu %9.1f %9.1f %9.0f %9.1f\n", rows[row].name, compiled * 1e6, n, seconds[n / 2] * 1e6, sum / (double)n * 1e6,
+            printf("%-16s %9.0f %8zu %9.1f %9.1f %9.0f %9.1f\n", rows[row].name, compiled * 1e6, n, seconds[n / 2] * 1e6,
+                sum / (double)n * 1e6,
                    seconds[n - 1] * 1e6, accept / (double)n * 1e6);
         grammar_release(g);
     }

@@ -14,7 +14,8 @@ static struct grammar_vocab *walk_vocab;
 
 static inline void walk_setup(void)
 {
-    static const char *const pieces[] = {"ab", "the ", "{\"", "\":", "\": ", "\",", "\"}", "}}", "[]", "],", "true", "null", "12", "-1", "\\u00", "\n  ",
+    static const char *const pieces[] = {"ab", "the ", "{\"", "\":", "\": ", "\",", "\"}", "}}", "[]", "],", "true", "null", "12", "-1",
+        "\\u00", "\n  ",
                                          "\xc3\xa9", "\xe2\x82", "\xf0\x9f\x98\x80", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     struct tok_vocab list;
     skua_error err;

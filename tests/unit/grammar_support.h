@@ -29,10 +29,14 @@ struct test_vocab {
 static inline void test_vocab_make(struct test_vocab *t)
 {
     static const char *const pieces[] = {
-        "a", "ab", "abc", "abcd", "the", " the", "{\"", "{\n", "\":", "\": ", "\": \"", "\",", "\", \"", "\"}", "\"\n", "}\n", "},", "}}", "[]",
-        "[\"", "[[", "]]", "],", "{}", ": ", ", ", "\n ", "\n  ", "\n    ", "  ", "    ", "        ", "true", "false", "null", "tr", "ue", "10",
-        "12", "123", "00", "-1", "1.", "e5", "\\\"", "\\n", "\\u", "\\u00", "\\ud83d", "\xc3\xa9", "\xc3", "\xe2\x82\xac", "\xe2\x82", "\xf0\x9f",
-        "\xf0\x9f\x98\x80", "\x98\x80", "caf\xc3\xa9", "name", "\"name\"", "\"name\":", "age", "</", "</parameter>", "parameter", "<tool", "=\n",
+        "a", "ab", "abc", "abcd", "the", " the", "{\"", "{\n", "\":", "\": ", "\": \"", "\",", "\", \"", "\"}", "\"\n", "}\n", "},", "}}",
+            "[]",
+        "[\"", "[[", "]]", "],", "{}", ": ", ", ", "\n ", "\n  ", "\n    ", "  ", "    ", "        ", "true", "false", "null", "tr", "ue",
+            "10",
+        "12", "123", "00", "-1", "1.", "e5", "\\\"", "\\n", "\\u", "\\u00", "\\ud83d", "\xc3\xa9", "\xc3", "\xe2\x82\xac", "\xe2\x82",
+            "\xf0\x9f",
+        "\xf0\x9f\x98\x80", "\x98\x80", "caf\xc3\xa9", "name", "\"name\"", "\"name\":", "age", "</", "</parameter>", "parameter", "<tool",
+            "=\n",
         "x\"", "y\":1", "a\":", "\"a\"", "\"a\":", "\"b\":", ",\"b\":", "1}", "1]", "2026", "-0", "T0", ":0", "0Z", "é\"}", "ünïcödé",
         "the quick brown fox jumps over the lazy dog", "                                ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"};

@@ -17,7 +17,8 @@ static void table(const char *gbnf, const char *const *yes, const char *const *n
     for (; *no; no++) {
         const bool part = **no == '>';
         const char *text = *no + part;
-        CHECK(test_takes(g, vocab.v, text, strlen(text)) == (part ? 0 : -1), "%s: '%s' must be %s", gbnf, text, part ? "a part" : "refused");
+        CHECK(test_takes(g, vocab.v, text, strlen(text)) == (part ? 0 : -1), "%s: '%s' must be %s", gbnf, text,
+            part ? "a part" : "refused");
     }
     grammar_release(g);
 }
@@ -31,15 +32,18 @@ static void test_texts(void **state)
     table("root ::= \"a\" | \"bc\" | \"bd\" # two\n", LIST("a", "bc", "bd"), LIST(">b", "c", "aa"));
     table("root ::= \"\"", LIST(""), LIST("a"));
     table("root ::= |\"x\"", LIST("", "x"), LIST("xx"));
-    table("root ::= a b? c*\na ::= \"a\"+\nb::=\"b\"{2,3}\n\nc ::= [c-e] | [^a-z\\n]", LIST("a", "aaa", "abb", "abbb", "acde", "aX", "a\xc3\xa9", "a€"),
+    table("root ::= a b? c*\na ::= \"a\"+\nb::=\"b\"{2,3}\n\nc ::= [c-e] | [^a-z\\n]", LIST("a", "aaa", "abb", "abbb", "acde", "aX",
+        "a\xc3\xa9", "a€"),
           LIST(">", ">ab", "abbbb", "az", "a\n", "b", ">a\xc3", "a\xff", "a\xc0\x80", "a\xed\xa0\x80"));
     table("root ::= (\"x\" (\"y\" | \"z\"))+ \"!\"", LIST("xy!", "xzxy!"), LIST(">xy", "xx", "!"));
-    table("root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\\\\\\"\" [\\]\\[\\-\\^]", LIST("Aé😀\n\t\\\"]", "Aé😀\n\t\\\"-", "Aé😀\n\t\\\"^"), LIST(">Aé", "A\n"));
+    table("root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\\\\\\"\" [\\]\\[\\-\\^]", LIST("Aé😀\n\t\\\"]", "Aé😀\n\t\\\"-", "Aé😀\n\t\\\"^"),
+        LIST(">Aé", "A\n"));
     table("root ::= [a-]{2} [-b] [\"]", LIST("a--\"", "-ab\""), LIST("ab", "c"));
     table("root ::= .", LIST("x", "\n", "é", "😀"), LIST(">\xf0\x9f\x98", "\xf4\x90", "xx"));
     table("root ::= [^\\x00-\\x7f]", LIST("é", "€", "😀"), LIST("a", ">\xc3"));
     table("root ::= \"a\"{3} \"b\"{2,} \"c\"{,2}", LIST("aaabb", "aaabbbbbbcc", "aaabbc"), LIST("aab", ">aaab", "aaabbccc"));
-    table("root ::=\n  \"a\"\n  | \"b\" # first\n  # a comment between\n  | \"c\" \"d\"\nother-rule_1 ::= root", LIST("a", "b", "cd"), LIST(">c"));
+    table("root ::=\n  \"a\"\n  | \"b\" # first\n  # a comment between\n  | \"c\" \"d\"\nother-rule_1 ::= root", LIST("a", "b", "cd"),
+        LIST(">c"));
     table("root ::= \"a\"{0} \"b\"{0,0} \"c\"", LIST("c"), LIST("a", "b"));
     table("root ::= [] \"a\" | \"b\"", LIST("b"), LIST("a"));
 }
@@ -49,8 +53,10 @@ static void test_recursion(void **state)
     (void)state;
     char deep[2001];
     table("root ::= \"(\" root \")\" | \"x\"", LIST("x", "(x)", "((((((x))))))"), LIST(">((x)", "()", "(x))"));
-    table("root ::= e\ne ::= t (\"+\" t)*\nt ::= f (\"*\" f)*\nf ::= \"(\" e \")\" | [0-9]+", LIST("1", "12+3*(4+5)", "((1))*2"), LIST(">1+", "1+*", ">((1)"));
-    table("root ::= a | b\na ::= \"x\" a \"y\" | \"\"\nb ::= \"x\" b \"z\" | \"x\"", LIST("", "x", "xy", "xxz", "xxyy", "xxxzz"), LIST("xyz", ">xxy", "xxyz"));
+    table("root ::= e\ne ::= t (\"+\" t)*\nt ::= f (\"*\" f)*\nf ::= \"(\" e \")\" | [0-9]+", LIST("1", "12+3*(4+5)", "((1))*2"),
+        LIST(">1+", "1+*", ">((1)"));
+    table("root ::= a | b\na ::= \"x\" a \"y\" | \"\"\nb ::= \"x\" b \"z\" | \"x\"", LIST("", "x", "xy", "xxz", "xxyy", "xxxzz"),
+        LIST("xyz", ">xxy", "xxyz"));
     table("root ::= ((\"a\"*)* (\"b\"?)+)*", LIST("", "a", "bba", "abab"), LIST("c"));
     table("root ::= (\"a\"?){0,5}", LIST("", "a", "aaaaa"), LIST("aaaaaa"));
     table("root ::= (\"a\"?){3,5} \"b\"", LIST("b", "aaaaab"), LIST("aaaaaa"));
@@ -99,7 +105,8 @@ static void refuses(const char *gbnf, int code, const char *message)
     memcpy(exact, gbnf, strlen(gbnf));
     const int rc = grammar_from_gbnf(exact, strlen(gbnf), &g, &err);
     free(exact);
-    CHECK(rc == code && err.code == code && !g && !strcmp(err.message, message), "%s\n   gives  %d %s\n   wanted %d %s", gbnf, rc, err.message,
+    CHECK(rc == code && err.code == code && !g && !strcmp(err.message, message), "%s\n   gives  %d %s\n   wanted %d %s", gbnf, rc,
+        err.message,
           code, message);
 }
 
@@ -110,7 +117,8 @@ static void test_errors(void **state)
     refuses("a ::= \"x\"", SKUA_EARG, "GBNF: there is no rule 'root', where a text begins");
     refuses("root = \"x\"", SKUA_EARG, "GBNF: line 1, column 1: expected a rule: a name of letters, digits, - and _, then ::=");
     refuses("root ::= \"x\nb ::= \"y\"", SKUA_EARG, "GBNF: line 1, column 10: a string without its closing quote");
-    refuses("root ::= a\n  | bb c\na ::= \"é\" bb\nc ::= \"\"", SKUA_EARG, "GBNF: line 2, column 5: a rule of this name is nowhere defined");
+    refuses("root ::= a\n  | bb c\na ::= \"é\" bb\nc ::= \"\"", SKUA_EARG,
+        "GBNF: line 2, column 5: a rule of this name is nowhere defined");
     refuses("root ::= \"é\" %", SKUA_EARG, "GBNF: line 1, column 14: expected a string, a character class, a rule's name or a group");
     refuses("root ::= [a-z", SKUA_EARG, "GBNF: line 1, column 10: a character class without ']'");
     refuses("root ::= [z-a]", SKUA_EARG, "GBNF: line 1, column 11: a range whose end is before its beginning");
@@ -129,7 +137,8 @@ static void test_errors(void **state)
     refuses("root ::= \"\xe2\x82", SKUA_EARG, "GBNF: line 1, column 11: malformed UTF-8");
     refuses("root ::= \"\xff\"", SKUA_EARG, "GBNF: line 1, column 11: malformed UTF-8");
     refuses("root ::= \"a\"\nroot ::= \"b\"", SKUA_EARG, "GBNF: line 2, column 1: this rule is defined a second time");
-    refuses("root ::= root \"a\" | \"b\"", SKUA_EARG, "the rule 'root' is left-recursive: it begins with itself, directly or through other rules");
+    refuses("root ::= root \"a\" | \"b\"", SKUA_EARG,
+        "the rule 'root' is left-recursive: it begins with itself, directly or through other rules");
     refuses("root ::= \"x\" e\ne ::= w? f\nf ::= e \"+\" | \"1\"\nw ::= \" \"*", SKUA_EARG,
             "the rule 'e' is left-recursive: it begins with itself, directly or through other rules");
     refuses("root ::= \"a\" root", SKUA_EARG, "the grammar describes no text that ever ends");
