@@ -13,7 +13,7 @@
 #include "sample/grammar_internal.h"
 
 #define WIDE_SET 48 /* bytes; a node that allows so many is worth a mask without its stack */
-#define MASK_BYTES (64u << 20) /* kept */
+#define MASK_BYTES (32u << 20) /* kept */
 
 enum { MASK_WHOLE, MASK_SHORT, MASK_LOCAL }; /* final; without long tokens; of a rule without its stack */
 

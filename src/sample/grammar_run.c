@@ -8,9 +8,9 @@
 
 #define MAX_STACK 4096            /* frames in a chain; a thread that needs more is dropped */
 #define MAX_FOUND 65536           /* threads of a configuration */
-#define CALL_BUDGET 20000000u     /* steps of one call */
+#define CALL_BUDGET 4000000u      /* steps of one call */
 #define SOFT_BYTES (16u << 20)    /* remembered: at the next call what no state needs is forgotten */
-#define HARD_BYTES (256u << 20)
+#define HARD_BYTES (64u << 20)
 
 /* ---- index ---- */
 

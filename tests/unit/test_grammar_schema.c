@@ -56,6 +56,8 @@ static void test_scalars(void **state)
     table("{\"const\":\"\\u00e9\\n\\\"\"}", LIST("\"\xc3\xa9\\n\\\"\""), LIST("\"e"));
     table("{\"type\":\"string\",\"enum\":[\"a\",1]}", LIST("\"a\""), LIST("1"));
     table("{\"type\":\"integer\",\"enum\":[\"a\",1,1.5]}", LIST("1"), LIST("\"a\"", "1."));
+    table("{\"enum\":[1,5,7,\"a\",\"abc\",[1],[]],\"minimum\":3,\"exclusiveMaximum\":7,\"minLength\":2,\"minItems\":1}",
+        LIST("5", "\"abc\"", "[1]"), LIST("1", "7", "\"a\"", "[]"));
     table("{\"const\":3,\"enum\":[1,2,3]}", LIST("3"), LIST("1"));
     table("true", LIST("1", "\"x\"", "{\"a\":[1, {}]}", "[]", "null"), LIST("x", "[1,]", "{a", "{\"a\":}"));
     table("{}", LIST("1", "{}"), LIST("x"));
