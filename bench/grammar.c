@@ -1,6 +1,7 @@
 /* What masks cost: answers are drawn at random under masks from a model's vocabulary, and each mask and each step is timed.
      make bench && build/bench/grammar MODEL.gguf [answers]
-   For a row: compile time, masks, their median, mean and the worst one, and the mean of grammar_state_accept, in microseconds of the processor. */
+   For a row: compile time, masks, their median, mean and the worst one, and the mean of grammar_state_accept, in microseconds of the
+   processor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

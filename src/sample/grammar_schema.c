@@ -209,7 +209,9 @@ static bool within(const json_t *schema, const json_t *v)
         return false;
     if (json_is_number(hi) && (x > json_number_value(hi) || (number && json_is_true(below) && x == json_number_value(hi))))
         return false;
-    return !number || ((!json_is_number(above) || x > json_number_value(above)) && (!json_is_number(below) || x < json_number_value(below)));
+    if (!number)
+        return true;
+    return (!json_is_number(above) || x > json_number_value(above)) && (!json_is_number(below) || x < json_number_value(below));
 }
 
 /* The values of enum or const that have one of these types. */

@@ -19,6 +19,8 @@
 #include "support/support.h"
 #include "support/tok_vocab.h"
 
+#define TEST_MASK_WORDS 256 /* of the largest vocabulary here */
+
 struct test_vocab {
     struct tok_vocab list;
     struct tokenizer *tok;
@@ -89,10 +91,10 @@ static inline int test_takes(struct grammar *g, const struct grammar_vocab *v, c
 static inline size_t test_mask(const struct test_vocab *t, struct grammar_state *s, uint32_t *list, const char *what)
 {
     const uint32_t n = grammar_vocab_size(t->v);
-    uint64_t mask[64] = {0};
+    uint64_t mask[TEST_MASK_WORDS] = {0};
     size_t allowed = 0;
     skua_error err = {0};
-    if ((n + 63) / 64 > 64 || grammar_state_mask(s, mask, &err)) {
+    if ((n + 63) / 64 > TEST_MASK_WORDS || grammar_state_mask(s, mask, &err)) {
         CHECK(0, "%s: no mask: %s", what, err.message);
         return 0;
     }

@@ -5,6 +5,8 @@
 #include <pthread.h>
 
 #include "base/json.h"
+#include "gguf/gguf.h"
+#include "model/vocab.h"
 #include "sample/grammar_internal.h"
 #include "schema_check.h"
 
@@ -23,7 +25,7 @@ static bool random_answer(struct grammar *g, const char *what, uint64_t *rng, st
 {
     struct grammar_state *s;
     skua_error err;
-    uint32_t list[4096];
+    uint32_t list[TEST_MASK_WORDS * 64];
     bool ended = false;
     assert_int_equal(grammar_state_new(g, vocab.v, &s, &err), 0);
     for (int step = 0; step < 400 && !ended; step++) {
@@ -31,7 +33,7 @@ static bool random_answer(struct grammar *g, const char *what, uint64_t *rng, st
         if (step < check_steps) {
             n = test_mask(&vocab, s, list, what);
         } else {
-            uint64_t mask[64];
+            uint64_t mask[TEST_MASK_WORDS];
             assert_int_equal(grammar_state_mask(s, mask, &err), 0);
             for (uint32_t id = 0; id < grammar_vocab_size(vocab.v); id++)
                 if (mask[id / 64] >> (id & 63) & 1)
@@ -151,6 +153,36 @@ static void test_texts(void **state)
         }
         grammar_release(g);
     }
+}
+
+/* The same with a real vocabulary, the shipped model's. */
+static void test_model(void **state)
+{
+    (void)state;
+    const char *const picked[] = {schemas[0], schemas[1], schemas[11]};
+    const char *path = support_model("tiny-q8_0.gguf");
+    const struct test_vocab small = vocab;
+    struct gguf *file;
+    skua_error err;
+    uint64_t rng = 5;
+    if (!path)
+        skip();
+    if (gguf_open(&file, path, &err) || vocab_load(file, &vocab.tok, &err) || grammar_vocab_new(vocab.tok, &vocab.v, &err))
+        fail_msg("%s", err.message);
+    for (size_t i = 0; i < 3; i++) {
+        json_t *schema = json_loads(picked[i], 0, NULL);
+        struct grammar *g;
+        assert_int_equal(grammar_from_schema(schema, true, NULL, &g, &err), 0);
+        struct strbuf text = {0};
+        random_answer(g, picked[i], &rng, &text, 8);
+        strbuf_free(&text);
+        grammar_release(g);
+        json_decref(schema);
+    }
+    grammar_vocab_free(vocab.v);
+    tokenizer_free(vocab.tok);
+    gguf_close(file);
+    vocab = small;
 }
 
 static struct grammar *finish(struct grammar_builder *b, grammar_expr root)
@@ -334,7 +366,7 @@ static void test_forgetting(void **state)
     struct grammar *g;
     struct grammar_state *s, *early;
     skua_error err;
-    uint32_t list[4096];
+    uint32_t list[TEST_MASK_WORDS * 64];
     size_t most = 0;
     for (char c = '0'; c <= 'z'; c++) /* many classes of bytes */
         strbuf_printf(&text, c == '0' ? "root ::= ((\"%c\"" : c == '\\' ? " | \"%c%c\"" : " | \"%c\"", c, c);
@@ -450,7 +482,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_schemas), cmocka_unit_test(test_texts),      cmocka_unit_test(test_builder),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_schemas), cmocka_unit_test(test_texts), cmocka_unit_test(test_model),
+        cmocka_unit_test(test_builder),
                                        cmocka_unit_test(test_regexes), cmocka_unit_test(test_threads),    cmocka_unit_test(test_forgetting),
                                        cmocka_unit_test(test_allocations)};
     json_use_mem();
