@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "sample/grammar_json.h"
@@ -298,7 +299,7 @@ static grammar_expr branches(struct schema_compiler *c, const json_t *schema, ui
         schema_fail(c, place, key, SKUA_EARG, "expected a list of schemas");
         return 0;
     }
-    json_t *beside = schema_keep(c, json_copy((json_t *)schema));
+    json_t *beside = schema_keep(c, json_copy_whole(schema));
     if (!beside || json_object_del(beside, key))
         return 0;
     const bool alone = only_annotations(beside);

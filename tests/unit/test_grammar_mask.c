@@ -435,6 +435,14 @@ static int everything(skua_error *err)
         rc = grammar_state_new(g, v, &s, err);
     if (!rc)
         rc = grammar_state_mask(s, mask, err);
+    if (!rc) { /* nothing of the schema was lost on the way */
+        CHECK(!grammar_state_accept(s, "{\"a\":1", 6) && !grammar_state_accept(s, "{\"b\":\"c\"", 8) && !grammar_state_accept(s,
+            "{\"z\":1", 6), "refused");
+        const char *whole = "{\"a\":\"x\",\"b\":\"ab\",\"z\":\"q\"}";
+        if (!grammar_state_accept(s, whole, strlen(whole)))
+            rc = grammar_state_mask(s, mask, err);
+        CHECK(rc == SKUA_ENOMEM || (!rc && grammar_state_must_end(s)), "%d", rc);
+    }
     if (!rc)
         CHECK(strstr(strbuf_str(&warnings), "#/x: "), "%s", strbuf_str(&warnings));
     grammar_state_free(s);
