@@ -48,6 +48,20 @@ static void test_texts(void **state)
     table("root ::= [] \"a\" | \"b\"", LIST("b"), LIST("a"));
 }
 
+/* A whole grammar as people write them: JSON. */
+static void test_json(void **state)
+{
+    (void)state;
+    table("# JSON\r\nroot ::= object\r\nvalue ::= object | array | string | number | (\"true\" | \"false\" | \"null\") ws\n\n"
+          "object ::= \"{\" ws (pair (\",\" ws pair)*)? \"}\" ws\npair ::= string \":\" ws value\n"
+          "array ::=\n  \"[\" ws (\n    value\n    (\",\" ws value)*\n  )? \"]\" ws\n"
+          "string ::= \"\\\"\" ([^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}))* \"\\\"\" ws\n"
+          "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws\n"
+          "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}",
+          LIST("{}", "{\"a\": [1, -2.5e3, {\"\\u00e9\\n\": null}], \"b\":\"\xc3\xa9\"}\n    "), LIST("[", "{\"a\":\"\n", "{\"a\":01",
+              "{\"a\":  "));
+}
+
 static void test_recursion(void **state)
 {
     (void)state;
@@ -206,7 +220,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_recursion), cmocka_unit_test(test_counts),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_json), cmocka_unit_test(test_recursion),
+        cmocka_unit_test(test_counts),
                                        cmocka_unit_test(test_errors), cmocka_unit_test(test_hostile)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
