@@ -60,8 +60,8 @@ grammar_expr grammar_text(struct grammar_builder *b);
 grammar_expr grammar_text_without(struct grammar_builder *b, const char *literal, size_t n);
 grammar_expr grammar_text_until(struct grammar_builder *b, const char *literal, size_t n);
 
-/* A JSON value that schema describes, as grammar_from_schema. References are resolved in document (which schema is, or is a part of); both
-   must live until the builder is freed. NULL schema: any JSON object. */
+/* A JSON value that schema describes, as grammar_from_schema. References are resolved in document (which schema is, or is a part of);
+   neither is needed afterwards. NULL schema: any JSON object. */
 grammar_expr grammar_schema(struct grammar_builder *b, const json_t *document, const json_t *schema, bool strict, struct strbuf *warnings);
 /* What a GBNF text describes; what a regular expression matches as a whole. */
 grammar_expr grammar_gbnf(struct grammar_builder *b, const char *text, size_t n);

@@ -255,7 +255,8 @@ static grammar_expr text_and(struct grammar_builder *b, const char *literal, siz
     for (size_t at = 0; at < n; k++) {
         const int used = k < MAX_TERMINATOR ? utf8_decode(literal + at, n - at, &c[k]) : 0;
         if (!used) {
-            error_set(&b->err, SKUA_EARG, "text up to a literal of %zu bytes, expected valid UTF-8 of at most %d characters", n, MAX_TERMINATOR);
+            error_set(&b->err, SKUA_EARG, "text up to a literal of %zu bytes, expected valid UTF-8 of at most %d characters", n,
+                MAX_TERMINATOR);
             return 0;
         }
         at += (size_t)used;

@@ -1,4 +1,5 @@
-/* GBNF: rules `name ::= alternatives` of strings, character classes, rule names and groups with * + ? {m,n}; # begins a comment. A rule ends
+/* GBNF: rules `name ::= alternatives` of strings, character classes,
+    rule names and groups with * + ? {m,n}; # begins a comment. A rule ends
  * where the next one begins, so line breaks are white space. */
 #include <string.h>
 
@@ -109,7 +110,8 @@ static bool hex(struct gbnf *p, int digits, uint32_t *c)
         const char d = p->at < p->end ? *p->at : ' ';
         const int v = d >= '0' && d <= '9' ? d - '0' : (d | 32) >= 'a' && (d | 32) <= 'f' ? (d | 32) - 'a' + 10 : -1;
         if (v < 0) {
-            refuse(p, from, digits == 2 ? "\\x without two hex digits" : digits == 4 ? "\\u without four hex digits" : "\\U without eight hex digits");
+            refuse(p, from,
+                digits == 2 ? "\\x without two hex digits" : digits == 4 ? "\\u without four hex digits" : "\\U without eight hex digits");
             return false;
         }
         *c = *c << 4 | (uint32_t)v;
@@ -167,7 +169,7 @@ static grammar_expr string(struct gbnf *p)
         error_nomem(&p->b->err, "GBNF", s.len);
     else
         e = grammar_literal(p->b, strbuf_str(&s), s.len);
-    p->at++;
+    p->at += p->at < p->end;
     strbuf_free(&s);
     return e;
 }
@@ -201,7 +203,7 @@ static grammar_expr class(struct gbnf *p)
         refuse(p, open, "a character class without ']'");
     else if (!b->err.code)
         e = grammar_chars(b, ranges, n, negated);
-    p->at++;
+    p->at += p->at < p->end;
     mem_free(ranges);
     return e;
 }

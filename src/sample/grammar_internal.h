@@ -2,7 +2,8 @@
  *
  * Compiled, a grammar is a graph of nodes over bytes with calls, as a pushdown automaton has them. A thread is a node and a stack; a stack
  * is a chain of frames, each interned, so equal stacks are one number. A configuration is the set of threads that a text leads to. It is
- * interned too, and what a byte makes of it is remembered: where the automaton is regular it turns, as it is used, into a deterministic one.
+ * interned too, and what a byte makes of it is remembered: where the automaton is regular it turns, as it is used,
+     into a deterministic one.
  * A counted repetition is one frame with two counters and not a copy of its item per count. */
 #ifndef SKUA_SAMPLE_GRAMMAR_INTERNAL_H
 #define SKUA_SAMPLE_GRAMMAR_INTERNAL_H
@@ -59,6 +60,7 @@ enum { CONFIG_UNKNOWN, CONFIG_DEAD, CONFIG_FIRST };
 struct grammar_config {
     uint32_t first, n; /* threads, sorted */
     bool leaves;       /* one of them is RETURN on FRAME_EXIT */
+    enum { PLAIN_UNKNOWN, PLAIN_STAYS, PLAIN_CHANGES } plain; /* what plain text does to it */
 };
 
 struct grammar_mask {
@@ -127,6 +129,7 @@ struct grammar_trie_node {
     uint32_t rank; /* of the first token here or below; the tokens of this node are those up to the next node's rank */
     uint16_t depth;/* of the root's children: 1 */
     uint8_t byte;
+    bool plain;    /* below it there is only plain text, if it ends a character: see grammar_mask.c */
 };
 struct grammar_trie {
     struct grammar_trie_node *nodes; /* [n + 1]: the last one holds the number of tokens */
@@ -141,6 +144,12 @@ struct grammar_vocab {
     uint32_t *ends, n_ends;      /* tokens that end an answer */
 };
 #define GRAMMAR_SHORT 24
+
+/* UTF-8, byte by byte: 0 between characters,
+    GRAMMAR_UTF8_BAD for what cannot be. Only printable ASCII but quotes and backslashes is plain. */
+#define GRAMMAR_UTF8_BAD 8
+static inline bool grammar_is_plain(uint8_t c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; }
+uint8_t grammar_utf8_step(uint8_t state, uint8_t c);
 
 /* Steps, each 0 or a negative code; the caller holds the lock. */
 int  grammar_run_init(struct grammar *g, struct grammar_run *r);

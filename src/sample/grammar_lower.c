@@ -255,7 +255,8 @@ static uint32_t lower_repeat(struct lower *l, const struct expr *e, uint32_t nex
     if (fact(b, e->a, true)) {
         min = 0;
         if (e->max != GRAMMAR_UNLIMITED && e->max > GRAMMAR_MAX_EMPTY_COUNT)
-            error_set(&b->err, SKUA_ELIMIT, "what may be empty is repeated up to %u times, the limit is %d", e->max, GRAMMAR_MAX_EMPTY_COUNT);
+            error_set(&b->err, SKUA_ELIMIT, "what may be empty is repeated up to %u times, the limit is %d", e->max,
+                GRAMMAR_MAX_EMPTY_COUNT);
     }
     if (e->max == GRAMMAR_UNLIMITED && min == 0)
         return star(l, e->a, next);
@@ -404,7 +405,8 @@ static int check(struct grammar_builder *b, grammar_expr root)
     for (size_t i = 0; i < b->n_rules; i++) {
         const struct grammar_rule *r = &b->rules[i];
         if (!r->body)
-            return error_set(&b->err, SKUA_EARG, "the rule '%.*s' is used and nowhere defined", (int)(r->name_len < 200 ? r->name_len : 200),
+            return error_set(&b->err, SKUA_EARG, "the rule '%.*s' is used and nowhere defined",
+                (int)(r->name_len < 200 ? r->name_len : 200),
                              b->bytes + r->name);
     }
     learn_all(b);

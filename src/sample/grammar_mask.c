@@ -3,7 +3,8 @@
  * Two things keep that short. A repetition's counters beyond the length of a token cannot matter within it, so they are taken for endless:
  * a long counted string has one mask almost everywhere. And what goes on under a stack is looked at without the stack where most tokens
  * are allowed anyhow (inside strings): that mask is the same wherever the rule is called from; at the places of the tree where the rule
- * ends, and only there, the walk goes on with what is under it. */
+ * ends, and only there, the walk goes on with what is under it. And a configuration that plain text does not change takes whole subtrees
+ * of plain text at once. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -12,7 +13,7 @@
 #include "sample/grammar_internal.h"
 
 #define WIDE_SET 48 /* bytes; a node that allows so many is worth a mask without its stack */
-#define MASK_BYTES (64u << 20) /* kept */
+#define MASK_BYTES (32u << 20) /* kept */
 
 enum { MASK_WHOLE, MASK_SHORT, MASK_LOCAL }; /* final; without long tokens; of a rule without its stack */
 
@@ -138,37 +139,83 @@ static int add_exit(struct exits *x, uint32_t node)
     return 0;
 }
 
+static int next_config(struct grammar *g, uint32_t config, uint8_t byte, uint32_t *to)
+{
+    const uint32_t k = g->class_of[byte];
+    *to = g->run.next[(size_t)config * g->n_classes + k];
+    return *to == CONFIG_UNKNOWN ? grammar_run_step(g, config, k, to) : 0;
+}
+
+/* Does every character whose rest begins in `utf8` lead from config back to home? *stays is cleared if not. */
+static int rest_stays(struct grammar *g, uint32_t config, uint8_t utf8, uint32_t home, bool *stays)
+{
+    uint32_t last = CONFIG_UNKNOWN, to;
+    uint8_t last_state = GRAMMAR_UTF8_BAD;
+    for (unsigned c = utf8 ? 0x80 : 0; c < 0x100 && *stays; c++) {
+        const uint8_t state = grammar_utf8_step(utf8, (uint8_t)c);
+        if (state == GRAMMAR_UTF8_BAD || (c < 0x80 && !grammar_is_plain((uint8_t)c)))
+            continue;
+        int rc = next_config(g, config, (uint8_t)c, &to);
+        if (rc)
+            return rc;
+        if (to == last && state == last_state)
+            continue;
+        last = to;
+        last_state = state;
+        *stays = state ? to != CONFIG_DEAD : to == home;
+        if (state && *stays && (rc = rest_stays(g, to, state, home, stays)))
+            return rc;
+    }
+    return 0;
+}
+
+static int stays_plain(struct grammar *g, uint32_t config, bool *stays)
+{
+    *stays = g->run.configs[config].plain == PLAIN_STAYS;
+    if (g->run.configs[config].plain != PLAIN_UNKNOWN)
+        return 0;
+    *stays = true;
+    const int rc = rest_stays(g, config, 0, config, stays);
+    if (!rc)
+        g->run.configs[config].plain = *stays ? PLAIN_STAYS : PLAIN_CHANGES;
+    return rc;
+}
+
+static void set_bits(const struct grammar_trie *x, uint32_t from, uint32_t to, uint64_t *bits)
+{
+    for (uint32_t r = from; r < to; r++)
+        bits[x->ids[r] >> 6] |= (uint64_t)1 << (x->ids[r] & 63);
+}
+
 /* Nodes from .. to of the tree, children of one node, from configuration start: set the bits of the tokens that are allowed. exits (may
    be NULL): the nodes at which the unknown stack is reached and something follows. */
 static int walk(const struct mask_maker *m, const struct grammar_trie *x, uint32_t from, uint32_t to, uint32_t start, uint64_t *bits,
                 struct exits *exits)
 {
     struct grammar *g = m->g;
-    const uint32_t classes = g->n_classes;
+    int rc = 0;
     if (from >= to)
         return 0;
     m->states[x->nodes[from].depth - 1] = start;
-    for (uint32_t i = from; i < to;) {
+    for (uint32_t i = from; i < to && !rc;) {
         const struct grammar_trie_node n = x->nodes[i];
-        const uint32_t before = m->states[n.depth - 1], k = g->class_of[n.byte];
-        uint32_t c = g->run.next[(size_t)before * classes + k];
-        if (c == CONFIG_UNKNOWN) {
-            const int rc = grammar_run_step(g, before, k, &c);
-            if (rc)
-                return rc;
-        }
-        if (c == CONFIG_DEAD) {
+        uint32_t c;
+        bool all = false;
+        rc = next_config(g, m->states[n.depth - 1], n.byte, &c);
+        if (rc || c == CONFIG_DEAD) {
             i = n.end;
             continue;
         }
+        const bool leaves = exits && g->run.configs[c].leaves;
+        if (n.plain && !leaves)
+            rc = stays_plain(g, c, &all);
         m->states[n.depth] = c;
-        for (uint32_t r = n.rank; r < x->nodes[i + 1].rank; r++)
-            bits[x->ids[r] >> 6] |= (uint64_t)1 << (x->ids[r] & 63);
-        if (exits && i + 1 < n.end && g->run.configs[c].leaves && add_exit(exits, i))
-            return SKUA_ENOMEM;
-        i++;
+        set_bits(x, n.rank, x->nodes[all ? n.end : i + 1].rank, bits);
+        if (leaves && i + 1 < n.end && !rc)
+            rc = add_exit(exits, i);
+        i = all ? n.end : i + 1;
     }
-    return 0;
+    return rc;
 }
 
 /* ---- masks of rules without their stacks ---- */

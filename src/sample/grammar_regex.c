@@ -187,7 +187,7 @@ static void class_item(struct regex *p, struct classes *c)
     last = first;
     if (p->end - p->at > 1 && *p->at == '-' && p->at[1] != ']') {
         p->at++;
-        if (*p->at == '\\' && p->end - p->at > 1 && strchr("dwsDWS", p->at[1])) {
+        if (*p->at == '\\' && p->end - p->at > 1 && memchr("dwsDWS", p->at[1], 6)) {
             malformed(p, from, "a range that ends with a class");
             return;
         }
@@ -212,7 +212,7 @@ static grammar_expr class(struct regex *p)
         malformed(p, open, "a character class without ']'");
     else if (!p->b->err.code)
         e = chars(p, c.r, c.n, negated);
-    p->at++;
+    p->at += p->at < p->end;
     mem_free(c.r);
     return e;
 }

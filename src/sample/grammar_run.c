@@ -8,9 +8,9 @@
 
 #define MAX_STACK 4096            /* frames in a chain; a thread that needs more is dropped */
 #define MAX_FOUND 65536           /* threads of a configuration */
-#define CALL_BUDGET 20000000u     /* steps of one call */
+#define CALL_BUDGET 4000000u      /* steps of one call */
 #define SOFT_BYTES (16u << 20)    /* remembered: at the next call what no state needs is forgotten */
-#define HARD_BYTES (256u << 20)
+#define HARD_BYTES (64u << 20)
 
 /* ---- index ---- */
 
@@ -225,10 +225,11 @@ int grammar_run_config(struct grammar *g, struct grammar_thread *t, size_t n, ui
     if (run_bytes(g, r) > HARD_BYTES)
         return SKUA_ELIMIT;
     *id = (uint32_t)r->n_configs;
-    if (config_room(g, r) || room(&r->threads, r->n_threads, &r->cap_threads, k, sizeof *t) || grammar_index_add(&r->config_index, hash, *id))
+    if (config_room(g, r) || room(&r->threads, r->n_threads, &r->cap_threads, k, sizeof *t) || grammar_index_add(&r->config_index, hash,
+        *id))
         return SKUA_ENOMEM;
     memcpy(r->threads + r->n_threads, t, k * sizeof *t);
-    r->configs[r->n_configs] = (struct grammar_config){(uint32_t)r->n_threads, (uint32_t)k, leaves(t, k)};
+    r->configs[r->n_configs] = (struct grammar_config){.first = (uint32_t)r->n_threads, .n = (uint32_t)k, .leaves = leaves(t, k)};
     memset(r->next + r->n_configs * g->n_classes, 0, g->n_classes * sizeof *r->next);
     r->n_threads += k;
     r->n_configs++;

@@ -5,7 +5,9 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/json.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "sample/grammar_json.h"
 
 /* ---- places and messages ---- */
@@ -192,6 +194,27 @@ unsigned schema_types(struct schema_compiler *c, const json_t *schema, uint32_t 
 
 /* ---- values ---- */
 
+/* Is a listed value within the bounds and lengths that stand beside the list? */
+static bool within(const json_t *schema, const json_t *v)
+{
+    const double x = json_is_string(v) ? (double)utf8_length(json_string_value(v), json_string_length(v))
+                     : json_is_array(v) ? (double)json_array_size(v) : json_number_value(v);
+    const char *min = json_is_string(v) ? "minLength" : json_is_array(v) ? "minItems" : "minimum";
+    const char *max = json_is_string(v) ? "maxLength" : json_is_array(v) ? "maxItems" : "maximum";
+    const json_t *lo = json_object_get(schema, min), *hi = json_object_get(schema, max);
+    const json_t *above = json_object_get(schema, "exclusiveMinimum"), *below = json_object_get(schema, "exclusiveMaximum");
+    const bool number = json_is_number(v);
+    if (!number && !json_is_string(v) && !json_is_array(v))
+        return true;
+    if (json_is_number(lo) && (x < json_number_value(lo) || (number && json_is_true(above) && x == json_number_value(lo))))
+        return false;
+    if (json_is_number(hi) && (x > json_number_value(hi) || (number && json_is_true(below) && x == json_number_value(hi))))
+        return false;
+    if (!number)
+        return true;
+    return (!json_is_number(above) || x > json_number_value(above)) && (!json_is_number(below) || x < json_number_value(below));
+}
+
 /* The values of enum or const that have one of these types. */
 static grammar_expr constants(struct schema_compiler *c, const json_t *schema, uint32_t place, unsigned types)
 {
@@ -208,7 +231,7 @@ static grammar_expr constants(struct schema_compiler *c, const json_t *schema, u
         error_nomem(&b->err, "enum", n * sizeof *at);
     for (size_t i = 0; i < n && !b->err.code; i++) {
         v = one ? one : json_array_get(list, i);
-        if (!(types & schema_type_of(v)))
+        if (!(types & schema_type_of(v)) || !within(schema, v))
             continue;
         if (one && list) { /* both: the constant must be in the list */
             bool found = false;
@@ -276,7 +299,7 @@ static grammar_expr branches(struct schema_compiler *c, const json_t *schema, ui
         schema_fail(c, place, key, SKUA_EARG, "expected a list of schemas");
         return 0;
     }
-    json_t *beside = schema_keep(c, json_copy((json_t *)schema));
+    json_t *beside = schema_keep(c, json_copy_whole(schema));
     if (!beside || json_object_del(beside, key))
         return 0;
     const bool alone = only_annotations(beside);

@@ -56,7 +56,8 @@ grammar_expr schema_number(struct schema_compiler *c, const json_t *schema, uint
 grammar_expr schema_array(struct schema_compiler *c, const json_t *schema, uint32_t place);
 grammar_expr schema_object(struct schema_compiler *c, const json_t *schema, uint32_t place);
 
-enum { TYPE_NULL = 1, TYPE_BOOLEAN = 2, TYPE_INTEGER = 4, TYPE_NUMBER = 8, TYPE_STRING = 16, TYPE_ARRAY = 32, TYPE_OBJECT = 64, TYPE_ALL = 127 };
+enum { TYPE_NULL = 1, TYPE_BOOLEAN = 2, TYPE_INTEGER = 4, TYPE_NUMBER = 8, TYPE_STRING = 16, TYPE_ARRAY = 32, TYPE_OBJECT = 64,
+    TYPE_ALL = 127 };
 /* Types that a schema names, or that its keywords are about; 0: it says nothing (fail: an error). */
 unsigned schema_types(struct schema_compiler *c, const json_t *schema, uint32_t place);
 unsigned schema_type_of(const json_t *value);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "sample/grammar_schema.h"
 
@@ -119,7 +120,7 @@ static json_t *both(const json_t *x, const json_t *y)
 static bool merge_properties(struct schema_compiler *c, json_t *out, const json_t *x, const json_t *y)
 {
     const char *key;
-    json_t *value, *all = json_copy((json_t *)x);
+    json_t *value, *all = json_copy_whole(x);
     if (set_new(c, out, "properties", all))
         return false;
     json_object_foreach((json_t *)y, key, value) {
@@ -133,7 +134,7 @@ static bool merge_properties(struct schema_compiler *c, json_t *out, const json_
 
 static bool merge_required(struct schema_compiler *c, json_t *out, const json_t *x, const json_t *y)
 {
-    json_t *all = json_copy((json_t *)x), *name;
+    json_t *all = json_copy_whole(x), *name;
     size_t i;
     if (set_new(c, out, "required", all))
         return false;
@@ -235,7 +236,7 @@ static const json_t *merge_flat(struct schema_compiler *c, const json_t *x, cons
         return x;
     if (json_is_false(y) || json_is_true(x))
         return y;
-    json_t *out = schema_keep(c, json_copy((json_t *)x));
+    json_t *out = schema_keep(c, json_copy_whole(x));
     if (!out || !builder_steps(c->b, json_object_size(x) + json_object_size(y)))
         return NULL;
     json_object_foreach((json_t *)y, key, value) {
@@ -284,7 +285,7 @@ static const json_t *flat(struct schema_compiler *c, const json_t *schema, uint3
         schema_fail(c, place, "allOf", SKUA_EARG, "expected a list of schemas");
         return NULL;
     }
-    json_t *own = schema_keep(c, json_copy((json_t *)schema));
+    json_t *own = schema_keep(c, json_copy_whole(schema));
     if (!own)
         return NULL;
     json_object_del(own, "$ref");

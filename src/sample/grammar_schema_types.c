@@ -26,7 +26,9 @@ static uint32_t count_of(struct schema_compiler *c, const json_t *schema, uint32
 
 /* ---- strings ---- */
 
-#define DAYS "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+#define DAYS                                                                                                                 \
+    "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"                    \
+    "02-(?:0[1-9]|1[0-9]|2[0-8]))"
 #define LEAP_DAYS "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
 #define TIME "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 #define OCTET "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -57,7 +59,8 @@ static grammar_expr with_pattern(struct schema_compiler *c, const json_t *patter
     }
     const grammar_expr inside = grammar_regex_json(b, json_string_value(pattern), json_string_length(pattern));
     const skua_error err = b->err;
-    if (err.code == SKUA_EARG || err.code == SKUA_EUNSUPPORTED) { /* say where; a pattern that is not understood is as good as unsupported */
+    if (err.code == SKUA_EARG ||
+        err.code == SKUA_EUNSUPPORTED) { /* say where; a pattern that is not understood is as good as unsupported */
         b->err.code = 0;
         if (!c->strict)
             return schema_unsupported(c, place, "pattern", err.message) ? gjson_string(b) : 0;

@@ -33,6 +33,50 @@ static size_t count_nodes(const struct token *t, size_t k)
     return n;
 }
 
+/* States: 1 to 3 so many more bytes; 4 to 7: behind E0, ED, F0, F4, whose second byte is restricted. */
+uint8_t grammar_utf8_step(uint8_t state, uint8_t c)
+{
+    static const struct { uint8_t lo, hi, to; } second[] = {{0xA0, 0xBF, 1}, {0x80, 0x9F, 1}, {0x90, 0xBF, 2}, {0x80, 0x8F, 2}};
+    if (state >= 4)
+        return state < GRAMMAR_UTF8_BAD && c >= second[state - 4].lo && c <= second[state - 4].hi ? second[state - 4].to : GRAMMAR_UTF8_BAD;
+    if (state)
+        return c >= 0x80 && c <= 0xBF ? (uint8_t)(state - 1) : GRAMMAR_UTF8_BAD;
+    if (c < 0x80)
+        return 0;
+    if (c < 0xC2 || c > 0xF4)
+        return GRAMMAR_UTF8_BAD;
+    return c == 0xE0 ? 4 : c == 0xED ? 5 : c == 0xF0 ? 6 : c == 0xF4 ? 7 : c < 0xE0 ? 1 : c < 0xF0 ? 2 : 3;
+}
+
+#define PLAIN_LEAST 8 /* nodes in a subtree for which it pays */
+
+/* Is everything below node i plain, read from a character's end? states: room by depth. */
+static bool plain_below(const struct grammar_trie *x, uint32_t i, uint8_t *states)
+{
+    const uint16_t base = x->nodes[i].depth;
+    states[0] = 0;
+    for (uint32_t k = i + 1; k < x->nodes[i].end; k++) {
+        const struct grammar_trie_node *n = &x->nodes[k];
+        const uint8_t to = grammar_utf8_step(states[n->depth - base - 1], n->byte);
+        if (to == GRAMMAR_UTF8_BAD || (n->byte < 0x80 && !grammar_is_plain(n->byte)))
+            return false;
+        states[n->depth - base] = to;
+    }
+    return true;
+}
+
+static int mark_plain(struct grammar_trie *x)
+{
+    uint8_t *states = mem_alloc(x->depth + 1);
+    if (!states)
+        return SKUA_ENOMEM;
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->nodes[i].end - i >= PLAIN_LEAST)
+            x->nodes[i].plain = plain_below(x, i, states);
+    mem_free(states);
+    return 0;
+}
+
 static int make_trie(struct grammar_trie *x, const struct token *t, size_t k)
 {
     const size_t n = count_nodes(t, k);
@@ -53,7 +97,8 @@ static int make_trie(struct grammar_trie *x, const struct token *t, size_t k)
             x->nodes[open[level]].end = x->n;
         for (; level < t[i].n; level++) {
             open[level + 1] = x->n;
-            x->nodes[x->n++] = (struct grammar_trie_node){.rank = (uint32_t)i, .depth = (uint16_t)(level + 1), .byte = (uint8_t)t[i].s[level]};
+            x->nodes[x->n++] = (struct grammar_trie_node){.rank = (uint32_t)i, .depth = (uint16_t)(level + 1),
+                .byte = (uint8_t)t[i].s[level]};
         }
         x->ids[i] = t[i].id;
     }
@@ -62,7 +107,7 @@ static int make_trie(struct grammar_trie *x, const struct token *t, size_t k)
     x->nodes[x->n] = (struct grammar_trie_node){.rank = (uint32_t)k, .end = x->n + 1};
     x->depth = (uint32_t)depth;
     mem_free(open);
-    return 0;
+    return mark_plain(x);
 }
 
 int grammar_vocab_new(const struct tokenizer *t, struct grammar_vocab **out, skua_error *err)

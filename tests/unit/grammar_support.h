@@ -19,6 +19,8 @@
 #include "support/support.h"
 #include "support/tok_vocab.h"
 
+#define TEST_MASK_WORDS 256 /* of the largest vocabulary here */
+
 struct test_vocab {
     struct tok_vocab list;
     struct tokenizer *tok;
@@ -29,10 +31,14 @@ struct test_vocab {
 static inline void test_vocab_make(struct test_vocab *t)
 {
     static const char *const pieces[] = {
-        "a", "ab", "abc", "abcd", "the", " the", "{\"", "{\n", "\":", "\": ", "\": \"", "\",", "\", \"", "\"}", "\"\n", "}\n", "},", "}}", "[]",
-        "[\"", "[[", "]]", "],", "{}", ": ", ", ", "\n ", "\n  ", "\n    ", "  ", "    ", "        ", "true", "false", "null", "tr", "ue", "10",
-        "12", "123", "00", "-1", "1.", "e5", "\\\"", "\\n", "\\u", "\\u00", "\\ud83d", "\xc3\xa9", "\xc3", "\xe2\x82\xac", "\xe2\x82", "\xf0\x9f",
-        "\xf0\x9f\x98\x80", "\x98\x80", "caf\xc3\xa9", "name", "\"name\"", "\"name\":", "age", "</", "</parameter>", "parameter", "<tool", "=\n",
+        "a", "ab", "abc", "abcd", "the", " the", "{\"", "{\n", "\":", "\": ", "\": \"", "\",", "\", \"", "\"}", "\"\n", "}\n", "},", "}}",
+            "[]",
+        "[\"", "[[", "]]", "],", "{}", ": ", ", ", "\n ", "\n  ", "\n    ", "  ", "    ", "        ", "true", "false", "null", "tr", "ue",
+            "10",
+        "12", "123", "00", "-1", "1.", "e5", "\\\"", "\\n", "\\u", "\\u00", "\\ud83d", "\xc3\xa9", "\xc3", "\xe2\x82\xac", "\xe2\x82",
+            "\xf0\x9f",
+        "\xf0\x9f\x98\x80", "\x98\x80", "caf\xc3\xa9", "name", "\"name\"", "\"name\":", "age", "</", "</parameter>", "parameter", "<tool",
+            "=\n",
         "x\"", "y\":1", "a\":", "\"a\"", "\"a\":", "\"b\":", ",\"b\":", "1}", "1]", "2026", "-0", "T0", ":0", "0Z", "é\"}", "ünïcödé",
         "the quick brown fox jumps over the lazy dog", "                                ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"};
@@ -85,10 +91,10 @@ static inline int test_takes(struct grammar *g, const struct grammar_vocab *v, c
 static inline size_t test_mask(const struct test_vocab *t, struct grammar_state *s, uint32_t *list, const char *what)
 {
     const uint32_t n = grammar_vocab_size(t->v);
-    uint64_t mask[64] = {0};
+    uint64_t mask[TEST_MASK_WORDS] = {0};
     size_t allowed = 0;
     skua_error err = {0};
-    if ((n + 63) / 64 > 64 || grammar_state_mask(s, mask, &err)) {
+    if ((n + 63) / 64 > TEST_MASK_WORDS || grammar_state_mask(s, mask, &err)) {
         CHECK(0, "%s: no mask: %s", what, err.message);
         return 0;
     }

@@ -35,7 +35,8 @@ static inline bool schema_number_valid(const json_t *s, const json_t *v)
     const double x = json_number_value(v);
     if (!json_is_number(v))
         return true;
-    return (!(k = json_object_get(s, "minimum")) || x >= json_number_value(k)) && (!(k = json_object_get(s, "maximum")) || x <= json_number_value(k)) &&
+    return (!(k = json_object_get(s, "minimum")) || x >= json_number_value(k)) && (!(k = json_object_get(s, "maximum")) ||
+        x <= json_number_value(k)) &&
            (!(k = json_object_get(s, "exclusiveMinimum")) || x > json_number_value(k)) &&
            (!(k = json_object_get(s, "exclusiveMaximum")) || x < json_number_value(k));
 }
@@ -43,7 +44,8 @@ static inline bool schema_number_valid(const json_t *s, const json_t *v)
 static inline bool schema_count_valid(const json_t *s, const char *min, const char *max, size_t n)
 {
     const json_t *k;
-    return (!(k = json_object_get(s, min)) || n >= (size_t)json_integer_value(k)) && (!(k = json_object_get(s, max)) || n <= (size_t)json_integer_value(k));
+    return (!(k = json_object_get(s, min)) || n >= (size_t)json_integer_value(k)) && (!(k = json_object_get(s, max)) ||
+        n <= (size_t)json_integer_value(k));
 }
 
 static inline bool schema_array_valid(const json_t *root, const json_t *s, const json_t *v)

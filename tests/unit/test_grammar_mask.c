@@ -5,6 +5,8 @@
 #include <pthread.h>
 
 #include "base/json.h"
+#include "gguf/gguf.h"
+#include "model/vocab.h"
 #include "sample/grammar_internal.h"
 #include "schema_check.h"
 
@@ -23,7 +25,7 @@ static bool random_answer(struct grammar *g, const char *what, uint64_t *rng, st
 {
     struct grammar_state *s;
     skua_error err;
-    uint32_t list[4096];
+    uint32_t list[TEST_MASK_WORDS * 64];
     bool ended = false;
     assert_int_equal(grammar_state_new(g, vocab.v, &s, &err), 0);
     for (int step = 0; step < 400 && !ended; step++) {
@@ -31,7 +33,7 @@ static bool random_answer(struct grammar *g, const char *what, uint64_t *rng, st
         if (step < check_steps) {
             n = test_mask(&vocab, s, list, what);
         } else {
-            uint64_t mask[64];
+            uint64_t mask[TEST_MASK_WORDS];
             assert_int_equal(grammar_state_mask(s, mask, &err), 0);
             for (uint32_t id = 0; id < grammar_vocab_size(vocab.v); id++)
                 if (mask[id / 64] >> (id & 63) & 1)
@@ -63,23 +65,30 @@ static bool random_answer(struct grammar *g, const char *what, uint64_t *rng, st
 }
 
 static const char *const schemas[] = {
-    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},\"a\":{\"type\":\"number\"},"
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},"
+        "\"a\":{\"type\":\"number\"},"
     "\"b\":{\"type\":[\"boolean\",\"null\"]}},\"required\":[\"name\",\"b\"],\"additionalProperties\":false}",
-    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":30},\"b\":{\"type\":\"string\",\"maxLength\":3}}}",
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":30},\"b\":{\"type\":\"string\","
+        "\"maxLength\":3}}}",
     "{\"type\":\"string\",\"minLength\":40,\"maxLength\":100}",
     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1},\"minItems\":1,\"maxItems\":3}",
     "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":{\"type\":\"boolean\"},\"minItems\":1}",
     "{\"enum\":[\"the\",\"the quick\",\"a\",12,123,null,[1,2],{\"a\":\"\\u00e9\"}]}",
-    "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"l\":{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/n\"}]}},"
+    "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"l\":{\"anyOf\":[{\"type\":\"null\"},"
+        "{\"$ref\":\"#/$defs/n\"}]}},"
     "\"required\":[\"l\"]}},\"$ref\":\"#/$defs/n\"}",
     "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}",
-    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"ab\":{\"const\":\"the\"}},\"additionalProperties\":{\"type\":\"null\"}}",
-    "{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":-20}},\"required\":[\"a\"]},{\"properties\":{\"a\":{\"maximum\":99},\"b\":{\"type\":\"array\"}}}],"
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"ab\":{\"const\":\"the\"}},"
+        "\"additionalProperties\":{\"type\":\"null\"}}",
+    "{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":-20}},\"required\":[\"a\"]},"
+        "{\"properties\":{\"a\":{\"maximum\":99},\"b\":{\"type\":\"array\"}}}],"
     "\"type\":\"object\"}",
-    "{\"type\":\"object\",\"properties\":{\"k\":{\"type\":\"string\"},\"b\":{\"const\":1}},\"anyOf\":[{\"required\":[\"k\"]},{\"required\":[\"b\"]}]}",
+    "{\"type\":\"object\",\"properties\":{\"k\":{\"type\":\"string\"},\"b\":{\"const\":1}},\"anyOf\":[{\"required\":[\"k\"]},"
+        "{\"required\":[\"b\"]}]}",
     "{\"type\":\"object\"}",
     "true",
-    "{\"oneOf\":[{\"type\":\"integer\",\"exclusiveMinimum\":-5,\"exclusiveMaximum\":1200},{\"type\":\"array\",\"maxItems\":2,\"items\":{\"type\":\"number\"}}]}",
+    "{\"oneOf\":[{\"type\":\"integer\",\"exclusiveMinimum\":-5,\"exclusiveMaximum\":1200},{\"type\":\"array\",\"maxItems\":2,"
+        "\"items\":{\"type\":\"number\"}}]}",
 };
 
 static void test_schemas(void **state)
@@ -146,6 +155,36 @@ static void test_texts(void **state)
     }
 }
 
+/* The same with a real vocabulary, the shipped model's. */
+static void test_model(void **state)
+{
+    (void)state;
+    const char *const picked[] = {schemas[0], schemas[1], schemas[11]};
+    const char *path = support_model("tiny-q8_0.gguf");
+    const struct test_vocab small = vocab;
+    struct gguf *file;
+    skua_error err;
+    uint64_t rng = 5;
+    if (!path)
+        skip();
+    if (gguf_open(&file, path, &err) || vocab_load(file, &vocab.tok, &err) || grammar_vocab_new(vocab.tok, &vocab.v, &err))
+        fail_msg("%s", err.message);
+    for (size_t i = 0; i < 3; i++) {
+        json_t *schema = json_loads(picked[i], 0, NULL);
+        struct grammar *g;
+        assert_int_equal(grammar_from_schema(schema, true, NULL, &g, &err), 0);
+        struct strbuf text = {0};
+        random_answer(g, picked[i], &rng, &text, 8);
+        strbuf_free(&text);
+        grammar_release(g);
+        json_decref(schema);
+    }
+    grammar_vocab_free(vocab.v);
+    tokenizer_free(vocab.tok);
+    gguf_close(file);
+    vocab = small;
+}
+
 static struct grammar *finish(struct grammar_builder *b, grammar_expr root)
 {
     struct grammar *g;
@@ -163,10 +202,13 @@ static struct grammar *tool_call(void)
     static const size_t lens[] = {3, 7, 3};
     struct grammar_builder *b = grammar_builder_new();
     json_t *schema = json_pack("{s:s,s:i}", "type", "integer", "minimum", 10);
-    const grammar_expr number[] = {grammar_literal(b, "<parameter=n>\n", 14), grammar_schema(b, schema, schema, true, NULL), grammar_literal(b, "\n</parameter>\n", 14)};
-    const grammar_expr text[] = {grammar_literal(b, "<parameter=t>\n", 14), grammar_text_until(b, "\n</parameter>", 13), grammar_literal(b, "\n", 1)};
+    const grammar_expr number[] = {grammar_literal(b, "<parameter=n>\n", 14), grammar_schema(b, schema, schema, true, NULL),
+        grammar_literal(b, "\n</parameter>\n", 14)};
+    const grammar_expr text[] = {grammar_literal(b, "<parameter=t>\n", 14), grammar_text_until(b, "\n</parameter>", 13),
+        grammar_literal(b, "\n", 1)};
     const grammar_expr parts[] = {grammar_literal(b, "<function=", 10), grammar_one_of(b, names, lens, 3), grammar_literal(b, ">\n", 2),
-                                  grammar_seq(b, number, 3), grammar_optional(b, grammar_seq(b, text, 3)), grammar_literal(b, "</function>", 11)};
+                                  grammar_seq(b, number, 3), grammar_optional(b, grammar_seq(b, text, 3)), grammar_literal(b,
+                                      "</function>", 11)};
     struct grammar *g = finish(b, grammar_seq(b, parts, 6));
     json_decref(schema);
     return g;
@@ -213,12 +255,14 @@ static void test_builder(void **state)
     b = grammar_builder_new(); /* errors stick, and the first one stays */
     skua_error err;
     CHECK(!grammar_text_until(b, "", 0) && !grammar_literal(b, "x", 1) && !grammar_regex(b, "(", 1), "nothing is made any more");
-    CHECK(grammar_builder_finish(b, grammar_alt2(b, 0, 0), &g, &err) == SKUA_EARG && !g && !strcmp(err.message, "text up to an empty literal"), "%s",
+    CHECK(grammar_builder_finish(b, grammar_alt2(b, 0, 0), &g, &err) == SKUA_EARG && !g && !strcmp(err.message,
+        "text up to an empty literal"), "%s",
           err.message);
     grammar_builder_free(b);
     CHECK(grammar_builder_finish(NULL, 0, &g, &err) == SKUA_ENOMEM && !g, "no builder");
     b = grammar_builder_new();
-    CHECK(grammar_builder_finish(b, grammar_rule(b, "a", 1), &g, &err) == SKUA_EARG && !strcmp(err.message, "the rule 'a' is used and nowhere defined"), "%s",
+    CHECK(grammar_builder_finish(b, grammar_rule(b, "a", 1), &g, &err) == SKUA_EARG && !strcmp(err.message,
+        "the rule 'a' is used and nowhere defined"), "%s",
           err.message);
     grammar_builder_free(b);
 }
@@ -227,18 +271,23 @@ static void test_regexes(void **state)
 {
     (void)state;
     static const struct { const char *pattern, *text; int takes; } cases[] = {
-        {"^a|b$", "a", 1}, {"^a|b$", "b", 1}, {"a{2}", "aa", 1}, {"a{,2}", "a{,2}", 1}, {"a{2,}", "aaaa", 1}, {"[\\d-]+", "1-2", 1}, {"[^\\W_]", "_", -1},
+        {"^a|b$", "a", 1}, {"^a|b$", "b", 1}, {"a{2}", "aa", 1}, {"a{,2}", "a{,2}", 1}, {"a{2,}", "aaaa", 1}, {"[\\d-]+", "1-2", 1},
+            {"[^\\W_]", "_", -1},
         {"\\u00e9\\x41\\u{1F600}", "\xc3\xa9" "A\xf0\x9f\x98\x80", 1}, {"\\uD83D\\uDE00", "\xf0\x9f\x98\x80", 1}, {"(?<n>a)+?b*", "aab", 1},
-        {".", "\n", -1}, {"[.]", "x", -1}, {"\\.\\*\\/", ".*/", 1}, {"", "", 1}, {"a||b", "", 1}, {"\\S\\s", "a\t", 1}, {"[\\b]", "\b", 1}, {"[]a]", "a", -1}};
+        {".", "\n", -1}, {"[.]", "x", -1}, {"\\.\\*\\/", ".*/", 1}, {"", "", 1}, {"a||b", "", 1}, {"\\S\\s", "a\t", 1}, {"[\\b]", "\b",
+            1}, {"[]a]", "a", -1}};
     static const struct { const char *pattern; int code; const char *message; } errors[] = {
         {"(", SKUA_EARG, "at byte 0: a group without ')'"}, {"a)", SKUA_EARG, "at byte 1: a ')' without its group"},
         {"*a", SKUA_EARG, "at byte 0: nothing to repeat"}, {"a**", SKUA_EARG, "at byte 2: a repetition of a repetition"},
-        {"[a", SKUA_EARG, "at byte 0: a character class without ']'"}, {"[b-a]", SKUA_EARG, "at byte 1: a range whose end is before its beginning"},
+        {"[a", SKUA_EARG, "at byte 0: a character class without ']'"}, {"[b-a]", SKUA_EARG,
+            "at byte 1: a range whose end is before its beginning"},
         {"(a)\\1", SKUA_EUNSUPPORTED, "at byte 3: back references are not supported"}, {"a^b", SKUA_EUNSUPPORTED,
          "at byte 1: ^ is supported at the beginning of an alternative of the whole expression, $ at its end"},
         {"(?!a)", SKUA_EUNSUPPORTED, "at byte 0: of groups only (...), (?:...) and (?<name>...) are supported: no look-around, no flags"},
-        {"a{3,2}", SKUA_EARG, "at byte 1: a repetition whose maximum is below its minimum"}, {"\\", SKUA_EARG, "at byte 0: a backslash at the end"},
-        {"\\x4", SKUA_EARG, "at byte 0: an escape without its hex digits"}, {"a++", SKUA_EUNSUPPORTED, "at byte 2: possessive repetitions are not supported"},
+        {"a{3,2}", SKUA_EARG, "at byte 1: a repetition whose maximum is below its minimum"}, {"\\", SKUA_EARG,
+            "at byte 0: a backslash at the end"},
+        {"\\x4", SKUA_EARG, "at byte 0: an escape without its hex digits"}, {"a++", SKUA_EUNSUPPORTED,
+            "at byte 2: possessive repetitions are not supported"},
         {"\xff", SKUA_EARG, "at byte 0: malformed UTF-8"}, {"a{9999999}", SKUA_ELIMIT, "at byte 2: a count above 1000000"}};
     struct grammar *g;
     skua_error err;
@@ -251,7 +300,11 @@ static void test_regexes(void **state)
         grammar_release(g);
     }
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
-        const int rc = grammar_from_regex(errors[i].pattern, strlen(errors[i].pattern), &g, &err);
+        const size_t n = strlen(errors[i].pattern);
+        char *exact = malloc(n); /* without a terminator */
+        memcpy(exact, errors[i].pattern, n);
+        const int rc = grammar_from_regex(exact, n, &g, &err);
+        free(exact);
         CHECK(rc == errors[i].code && !strncmp(err.message, "regular expression, ", 20) && !strcmp(err.message + 20, errors[i].message),
               "%s: %d %s", errors[i].pattern, rc, err.message);
     }
@@ -313,7 +366,7 @@ static void test_forgetting(void **state)
     struct grammar *g;
     struct grammar_state *s, *early;
     skua_error err;
-    uint32_t list[4096];
+    uint32_t list[TEST_MASK_WORDS * 64];
     size_t most = 0;
     for (char c = '0'; c <= 'z'; c++) /* many classes of bytes */
         strbuf_printf(&text, c == '0' ? "root ::= ((\"%c\"" : c == '\\' ? " | \"%c%c\"" : " | \"%c\"", c, c);
@@ -368,7 +421,8 @@ static int everything(skua_error *err)
     grammar_release(g);
     g = NULL;
     s = NULL;
-    const char *text = "{\"allOf\":[{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"pattern\":\"a[b]\"}}},{\"properties\":{\"a\":{\"type\":\"string\"}}}],"
+    const char *text = "{\"allOf\":[{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"pattern\":\"a[b]\"}}},"
+        "{\"properties\":{\"a\":{\"type\":\"string\"}}}],"
                        "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":100},\"required\":[\"z\"],\"x\":1}";
     struct strbuf warnings = {0};
     if (!rc) {
@@ -381,6 +435,14 @@ static int everything(skua_error *err)
         rc = grammar_state_new(g, v, &s, err);
     if (!rc)
         rc = grammar_state_mask(s, mask, err);
+    if (!rc) { /* nothing of the schema was lost on the way */
+        CHECK(!grammar_state_accept(s, "{\"a\":1", 6) && !grammar_state_accept(s, "{\"b\":\"c\"", 8) && !grammar_state_accept(s,
+            "{\"z\":1", 6), "refused");
+        const char *whole = "{\"a\":\"x\",\"b\":\"ab\",\"z\":\"q\"}";
+        if (!grammar_state_accept(s, whole, strlen(whole)))
+            rc = grammar_state_mask(s, mask, err);
+        CHECK(rc == SKUA_ENOMEM || (!rc && grammar_state_must_end(s)), "%d", rc);
+    }
     if (!rc)
         CHECK(strstr(strbuf_str(&warnings), "#/x: "), "%s", strbuf_str(&warnings));
     grammar_state_free(s);
@@ -428,7 +490,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_schemas), cmocka_unit_test(test_texts),      cmocka_unit_test(test_builder),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_schemas), cmocka_unit_test(test_texts), cmocka_unit_test(test_model),
+        cmocka_unit_test(test_builder),
                                        cmocka_unit_test(test_regexes), cmocka_unit_test(test_threads),    cmocka_unit_test(test_forgetting),
                                        cmocka_unit_test(test_allocations)};
     json_use_mem();
