@@ -14,8 +14,8 @@ struct variant {
     const char *model, *kv_type, *draft;
 };
 static const struct variant variants[] = {
-    {"tiny-q8_0.gguf", NULL, NULL}, {"tiny-q8_0.gguf", "Q8_0", NULL}, {"tiny-q8_0.gguf", "Q8_0", "auto"}, {"tiny-moe-q8_0.gguf", NULL, NULL},
-    {"tiny-moe-q8_0.gguf", "Q8_0", "auto"}, {"tiny-q8_0.gguf", NULL, "tiny-dflash2-q8_0.gguf"},
+    {"tiny-q8_0.gguf", NULL, NULL}, {"tiny-q8_0.gguf", "Q8_0", NULL}, {"tiny-q8_0.gguf", "Q8_0", "auto"},
+    {"tiny-moe-q8_0.gguf", NULL, NULL}, {"tiny-moe-q8_0.gguf", "Q8_0", "auto"}, {"tiny-q8_0.gguf", NULL, "tiny-dflash2-q8_0.gguf"},
 };
 #define N_VARIANTS (int)(sizeof variants / sizeof *variants)
 
@@ -314,7 +314,8 @@ struct turn {
 };
 
 /* Evaluate a prompt as the batcher does; returns the hit. */
-static struct prefix_hit run_prompt(struct prefix_cache *c, skua_session *s, const int32_t *p, int32_t n, const int32_t *marks, int32_t n_marks)
+static struct prefix_hit run_prompt(struct prefix_cache *c, skua_session *s, const int32_t *p, int32_t n, const int32_t *marks,
+                                    int32_t n_marks)
 {
     const struct prefix_hit hit = cache_take(c, s, p, n);
     for (int32_t done = hit.n_tokens; done < n;) {
@@ -395,8 +396,8 @@ static void test_next(skua_engine *e)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int32_t next = prefix_cache_next(c, cases[i].done, cases[i].total, marks, cases[i].n_marks);
-        CHECK(next == cases[i].next, "behind %d of %d with %d marks: %d, expected %d", cases[i].done, cases[i].total, cases[i].n_marks, next,
-              cases[i].next);
+        CHECK(next == cases[i].next, "behind %d of %d with %d marks: %d, expected %d", cases[i].done, cases[i].total, cases[i].n_marks,
+              next, cases[i].next);
     }
     prefix_cache_free(c);
 }
@@ -410,7 +411,7 @@ static void test_refusals(skua_engine *e)
     cache_keep(c, s, PREFIX_BORDER); /* of nothing */
     CHECK(cache_stats(c).n_ram == 0, "a checkpoint of nothing");
     eval_to(s, ids, 50, NULL);
-    CHECK(prefix_cache_take(c, s, ids, 50, &hit, &err) == SKUA_ESTATE && SAYS(&err, SKUA_ESTATE, "50", "empty"), "a session that is not empty");
+    CHECK(prefix_cache_take(c, s, ids, 50, &hit, &err) == SKUA_ESTATE && SAYS(&err, SKUA_ESTATE, "50", "empty"), "a session in use");
     cache_keep(c, s, PREFIX_BORDER);
     CHECK(cache_take(c, narrow, ids, 29).n_tokens == 0, "longer than the prompt");
     CHECK(cache_take(c, narrow, ids, 60).n_tokens == 0, "longer than the context");

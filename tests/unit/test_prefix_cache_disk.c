@@ -283,8 +283,7 @@ static void test_damage(skua_engine *e)
         const struct prefix_hit hit = cache_take(c, s, ids, 320);
         CHECK(hit.n_tokens == 0 && s->seq.n_pos == 0, "a damaged file was used: %d, place %g of %s", d.how, d.place, suffix);
         const struct prefix_cache_stats st = cache_stats(c);
-        const bool page_gone = d.how == 4 && *suffix == '.' && suffix[1] == 'k';
-        CHECK(st.n_disk == 0 && ((st.load_errors >= 1 && st.load_errors <= 2) || (before && d.how == 4)) && st.disk_bytes + (int64_t)page_gone >= 0,
+        CHECK(st.n_disk == 0 && st.load_errors <= 2 && (st.load_errors >= 1 || (before && d.how == 4)),
               "%d at %g of %s: %lld files, %lld errors", d.how, d.place, suffix, (long long)st.n_disk, (long long)st.load_errors);
         if (i % 30 == 0) { /* the session can be used */
             skua_session_reset(cold);
@@ -382,7 +381,7 @@ static void test_foreign(skua_engine *e)
     if (moe) { /* others make room first */
         struct prefix_cache *c = cache_open(e, 0, dir, one + 100);
         const struct prefix_cache_stats st = cache_stats(c);
-        CHECK(st.n_foreign == 0 && st.n_disk == 1 && st.evictions_disk == 4 && folder_bytes() == one, "%lld foreign files left, %lld evicted",
+        CHECK(st.n_foreign == 0 && st.n_disk == 1 && st.evictions_disk == 4 && folder_bytes() == one, "%lld foreign files, %lld evicted",
               (long long)st.n_foreign, (long long)st.evictions_disk);
         prefix_cache_free(c);
     }
@@ -393,8 +392,8 @@ static void test_foreign(skua_engine *e)
     struct prefix_cache *c = NULL;
     snprintf(dir, sizeof dir, "%s", support_temp("no-folder"));
     write_file(dir, "", 0);
-    CHECK(prefix_cache_create(e, &(struct prefix_cache_params){.disk_dir = dir}, &c, &err) == SKUA_EIO && !c && SAYS(&err, SKUA_EIO, "no-folder"),
-          "a file in the folder's place");
+    CHECK(prefix_cache_create(e, &(struct prefix_cache_params){.disk_dir = dir}, &c, &err) == SKUA_EIO && !c
+          && SAYS(&err, SKUA_EIO, "no-folder"), "a file in the folder's place");
     CHECK(prefix_cache_create(e, &(struct prefix_cache_params){.disk_dir = ""}, &c, &err) == SKUA_EIO && !c, "no name");
 }
 
