@@ -2,6 +2,8 @@
  * counted once. */
 #include "prefix_bits.h"
 
+#include <unistd.h>
+
 #include "base/mem.h"
 
 #define N_IDS 700
@@ -347,12 +349,14 @@ static struct prefix_hit run_prompt(struct prefix_cache *c, skua_session *s, con
     return hit;
 }
 
-static void test_conversation(skua_engine *e, bool thinking)
+/* dir: the cache is opened anew for each turn and has nothing but its files. */
+static void test_conversation(skua_engine *e, bool thinking, const char *dir)
 {
+    const size_t ram = dir ? 0 : (size_t)1 << 28;
     enum { TURNS = 20, SYSTEM = 60, USER = 14, HEADER = 5, ANSWER = 16 };
     static int32_t p[TURNS * (USER + HEADER + ANSWER) + SYSTEM + 64];
     struct turn turns[TURNS];
-    struct prefix_cache *c = cache_open(e, (size_t)1 << 28, NULL, 0);
+    struct prefix_cache *c = cache_open(e, ram, dir, 0);
     skua_session *s = session_open(e, (int32_t)(sizeof p / sizeof *p));
     int32_t n = 0, asked = 0;
     for (; n < SYSTEM; n++)
@@ -373,6 +377,10 @@ static void test_conversation(skua_engine *e, bool thinking)
         eval_to(s, p, n - 1, NULL); /* the token that ends the answer is not evaluated */
         cache_keep(c, s, PREFIX_BORDER);
         t->answer_end = n;
+        if (dir) {
+            prefix_cache_free(c);
+            c = cache_open(e, ram, dir, 0);
+        }
         if (thinking) { /* the client sends another text back than what was answered, without the header's last tokens */
             n = t->prompt_end - 2;
             for (int i = 0; i < ANSWER - 6; i++, n++)
@@ -393,6 +401,8 @@ static void test_conversation(skua_engine *e, bool thinking)
     cache_take(c, s, p, last->prompt_end);
     check_goes_on(s, cold, p, last->prompt_end, "edited");
     CHECK(asked > 20 * 300, "a conversation of %d tokens", asked);
+    CHECK(!cache_stats(c).load_errors && !dir == !cache_stats(c).loads, "%lld loads", (long long)cache_stats(c).loads);
+    prefix_cache_clear(c, true, true);
     prefix_cache_free(c);
     skua_session_free(s);
     skua_session_free(cold);
@@ -461,8 +471,13 @@ int main(void)
         test_budget(e, 7);
         test_worth(e);
         if (!quick)
-            test_conversation(e, false);
-        test_conversation(e, true);
+            test_conversation(e, false, NULL);
+        test_conversation(e, true, NULL);
+        char dir[4096], lock[4200];
+        snprintf(dir, sizeof dir, "%s", support_temp("conversation"));
+        snprintf(lock, sizeof lock, "%s/lock", dir);
+        test_conversation(e, quick, dir);
+        CHECK(!unlink(lock) && !rmdir(dir), "files are left");
         test_next(e);
         test_refusals(e);
         skua_engine_close(e);
