@@ -107,6 +107,8 @@ void prefix_cache_trim(struct prefix_cache *c)
     while (ram_used(c) > c->ram_bytes && c->kept) {
         struct kept *victim = NULL;
         double least = 0;
+        if (!c->ram_bytes && c->kept->writing && !c->kept->next) /* the one that may be there */
+            break;
         for (struct kept *k = c->kept; k; k = k->next) {
             const double p = priority(k);
             if (!victim || p < least) {
@@ -213,7 +215,7 @@ static bool renew(struct prefix_cache *c, struct prefix_node *node, enum prefix_
         f->value.worth = worth > f->value.worth ? worth : f->value.worth;
     prefix_node_touch(node, ++c->now);
     if (k && !f && c->disk && worth > PREFIX_PASSING)
-        prefix_disk_write(c, k);
+        prefix_disk_write(c, k, true);
     return true;
 }
 
@@ -230,7 +232,7 @@ int prefix_cache_keep(struct prefix_cache *c, const skua_session *s, enum prefix
         rc = add_kept(c, s, worth, &k, err);
         c->stats.saves += !rc;
         if (k && c->disk && !k->node->file && worth > PREFIX_PASSING)
-            prefix_disk_write(c, k);
+            prefix_disk_write(c, k, true);
     }
     prefix_cache_trim(c);
     return rc;
@@ -371,9 +373,9 @@ void prefix_cache_flush(struct prefix_cache *c)
     prefix_disk_collect(c);
     for (struct kept *k = c->kept; k; k = k->next)
         if (!k->node->file)
-            prefix_disk_write(c, k);
+            prefix_disk_write(c, k, false);
     prefix_disk_wait(c, NULL);
-    publish(c);
+    prefix_cache_trim(c);
 }
 
 static void clear_ram(struct prefix_cache *c)

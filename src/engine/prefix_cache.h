@@ -13,8 +13,8 @@ struct prefix_cache;
 
 struct prefix_cache_params {
     size_t ram_bytes;         /* most memory of checkpoints and of pages that no session holds, each page counted once; 0: nothing is kept
-                                 in memory longer than it takes to write it. What comes to be the cache's alone because a session lets go of it
-                                 counts at once, but makes room only at the next call */
+                                 in memory but the one checkpoint that is being written. What comes to be the cache's alone because a
+                                 session lets go of it counts at once, but makes room only at the next call */
     const char *disk_dir;     /* NULL: no files. Made if missing, with its parents; one engine at a time may use it */
     size_t disk_bytes;        /* most bytes of files; 0: 16 GiB */
     int32_t every;            /* a checkpoint at each so many tokens of a long evaluation; 0: 2048 */
@@ -22,8 +22,7 @@ struct prefix_cache_params {
 
 /* An empty cache that knows the files in its folder. SKUA_EIO: the folder cannot be used. */
 int  prefix_cache_create(skua_engine *e, const struct prefix_cache_params *p, struct prefix_cache **out, skua_error *err);
-void prefix_cache_free(struct prefix_cache *c); /* NULL allowed; before the engine. What is worth it is written to files first. Sessions may
-                                                   live on */
+void prefix_cache_free(struct prefix_cache *c); /* NULL allowed; before the engine. It is flushed first. Sessions may live on */
 
 enum prefix_tier { PREFIX_RAM, PREFIX_DISK };
 
@@ -62,7 +61,7 @@ int prefix_cache_keep(struct prefix_cache *c, const skua_session *s, enum prefix
 int32_t prefix_cache_next(const struct prefix_cache *c, int32_t n_done, int32_t n_total, const int32_t *marks, int32_t n_marks);
 
 void prefix_cache_trim(struct prefix_cache *c);  /* make room for what sessions have let go of; take and keep do it too */
-void prefix_cache_flush(struct prefix_cache *c); /* write what only memory holds to files, and wait for it */
+void prefix_cache_flush(struct prefix_cache *c); /* write what only memory holds to files, as far as these have room; wait for it */
 void prefix_cache_clear(struct prefix_cache *c, bool ram, bool disk); /* files of other models stay */
 
 struct prefix_cache_stats {

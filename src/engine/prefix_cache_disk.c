@@ -305,8 +305,8 @@ void prefix_disk_wait(struct prefix_cache *c, const struct kept *k)
     }
 }
 
-/* The file of a checkpoint, with its pages referenced, not in the index yet, and the job that writes it; *whole: its bytes and theirs. NULL:
-   no memory. */
+/* The file of a checkpoint, with its pages referenced, not in the index yet, and the job that writes it; *whole: its bytes and theirs.
+   NULL: no memory. */
 static struct write_job *new_job(struct prefix_disk *d, struct kept *k, size_t *whole)
 {
     const int32_t n = k->ck.n_tokens, n_pages = n / KV_PAGE_ROWS;
@@ -350,14 +350,15 @@ static struct write_job *new_job(struct prefix_disk *d, struct kept *k, size_t *
     return j;
 }
 
-bool prefix_disk_write(struct prefix_cache *c, struct kept *k)
+bool prefix_disk_write(struct prefix_cache *c, struct kept *k, bool evict)
 {
     struct prefix_disk *d = c->disk;
     size_t whole;
     struct write_job *j = new_job(d, k, &whole);
     if (!j)
         return false;
-    if (whole > d->budget || !make_room(c, j->file->bytes)) { /* its new pages count already */
+    const size_t after = d->bytes + d->foreign_bytes + j->file->bytes; /* its new pages count already */
+    if (whole > d->budget || (after > d->budget && (!evict || !make_room(c, j->file->bytes)))) {
         free_file(d, j->file);
         free_job(j);
         return false;

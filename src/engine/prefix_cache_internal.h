@@ -83,9 +83,9 @@ void prefix_cache_ghost(struct prefix_cache *c, struct prefix_node *node);
 int  prefix_disk_open(struct prefix_cache *c, const struct prefix_cache_params *p, skua_error *err); /* finds what is there */
 void prefix_disk_close(struct prefix_cache *c); /* waits until all is written */
 
-/* Have a checkpoint written: it gets a file, which is ready later, and stays until then (kept.writing). False: it has no room, or no
-   memory. */
-bool prefix_disk_write(struct prefix_cache *c, struct kept *k);
+/* Have a checkpoint written: it gets a file, which is ready later, and stays until then (kept.writing). evict: others may have to go for
+   it. False: it has no room, or no memory. */
+bool prefix_disk_write(struct prefix_cache *c, struct kept *k, bool evict);
 void prefix_disk_collect(struct prefix_cache *c);                /* what the writer has done since */
 void prefix_disk_wait(struct prefix_cache *c, const struct kept *k); /* until it is written; NULL: all are */
 

@@ -1,5 +1,5 @@
-/* Faults in the prefix cache. What it cannot keep, write or read is not there; what it finds is right; and a session that could not be filled
- * is empty. */
+/* Faults in the prefix cache. What it cannot keep, write or read is not there; what it finds is right; and a session that could not be
+ * filled is empty. */
 #include "fault/sweep.h"
 
 #include <dirent.h>
@@ -176,7 +176,8 @@ int main(void)
             c.ids[k][i] = (i * 7919 + 13 + (i < KEPT ? 0 : k)) % 8000;
     CHECK(!skua_engine_open(model, &(skua_engine_params){.n_threads = 2}, &c.e, &err), "%s", err.message);
     for (int k = 0; k < 2; k++)
-        CHECK(!skua_session_create(c.e, N_IDS, &c.cold[k], &err) && !eval(c.cold[k], c.ids[k], k ? KEPT + 20 : KEPT, &err), "%s", err.message);
+        CHECK(!skua_session_create(c.e, N_IDS, &c.cold[k], &err) && !eval(c.cold[k], c.ids[k], k ? KEPT + 20 : KEPT, &err), "%s",
+              err.message);
     snprintf(c.dir, sizeof c.dir, "%s", support_temp("cache"));
     sweep("a prefix cache in memory", in_memory, &c, 60);
     sweep("writing a prefix cache's files", writing, &c, 60);

@@ -78,7 +78,8 @@ static inline struct prefix_cache *cache_open(skua_engine *e, size_t ram, const 
 {
     struct prefix_cache *c = NULL;
     skua_error err = {0};
-    if (prefix_cache_create(e, &(struct prefix_cache_params){.ram_bytes = ram, .disk_dir = dir, .disk_bytes = disk, .every = 128}, &c, &err)) {
+    const struct prefix_cache_params p = {.ram_bytes = ram, .disk_dir = dir, .disk_bytes = disk, .every = 128};
+    if (prefix_cache_create(e, &p, &c, &err)) {
         printf("cache: %s\n", err.message);
         exit(1);
     }

@@ -2,11 +2,14 @@
  * counted once. */
 #include "prefix_bits.h"
 
+#include <unistd.h>
+
 #include "base/mem.h"
 
 #define N_IDS 700
 
 static int32_t ids[N_IDS], other[N_IDS];
+static bool quick; /* a part of each test, under sanitizers and in the emulator */
 
 /* ---- bits ---- */
 
@@ -14,8 +17,8 @@ struct variant {
     const char *model, *kv_type, *draft;
 };
 static const struct variant variants[] = {
-    {"tiny-q8_0.gguf", NULL, NULL}, {"tiny-q8_0.gguf", "Q8_0", NULL}, {"tiny-q8_0.gguf", "Q8_0", "auto"}, {"tiny-moe-q8_0.gguf", NULL, NULL},
-    {"tiny-moe-q8_0.gguf", "Q8_0", "auto"}, {"tiny-q8_0.gguf", NULL, "tiny-dflash2-q8_0.gguf"},
+    {"tiny-q8_0.gguf", NULL, NULL}, {"tiny-q8_0.gguf", "Q8_0", NULL}, {"tiny-q8_0.gguf", "Q8_0", "auto"},
+    {"tiny-moe-q8_0.gguf", NULL, NULL}, {"tiny-moe-q8_0.gguf", "Q8_0", "auto"}, {"tiny-q8_0.gguf", NULL, "tiny-dflash2-q8_0.gguf"},
 };
 #define N_VARIANTS (int)(sizeof variants / sizeof *variants)
 
@@ -66,7 +69,7 @@ static void test_bits(int variant)
     }
     snprintf(what, sizeof what, "%s, KV %s, drafts %s", v->model, v->kv_type ? v->kv_type : "F16", v->draft ? v->draft : "none");
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-        if (at[i] == 256 || at[i] == 512) /* one token behind another */
+        if (at[i] == 256 || at[i] == 512 || (quick && i % 3 != 2)) /* one token behind another */
             continue;
         int32_t mixed[N_IDS];
         memcpy(mixed, ids, sizeof mixed);
@@ -147,6 +150,24 @@ static void test_sharing(skua_engine *e)
     check_goes_on(s[1], s[0], ids, 650, "behind a session that went back");
     check_memory(c, e, before, s, 3, "went back");
     skua_snapshot_free(early);
+    /* what a session evaluated by itself is kept once, and a shorter checkpoint's last page is the longer one's */
+    prefix_cache_clear(c, true, true);
+    for (int i = 0; i < 2; i++) {
+        skua_session_reset(s[i]);
+        eval_to(s[i], ids, i ? 640 : 600, NULL);
+        cache_keep(c, s[i], PREFIX_BORDER);
+    }
+    skua_session_reset(s[0]);
+    skua_session_reset(s[1]);
+    check_memory(c, e, before, s, 3, "kept once");
+    const size_t states = 2 * config_state_bytes(&e->config);
+    CHECK((size_t)cache_stats(c).ram_bytes - states < 3 * page + 4096, "%zu bytes of pages; expected 3 of %zu",
+          (size_t)cache_stats(c).ram_bytes - states, page);
+    for (int32_t n = 601; n <= 650; n += 49) {
+        CHECK(cache_take(c, s[1], ids, n).n_tokens == (n > 640 ? 640 : 600), "kept once");
+        skua_session_reset(s[0]);
+        check_goes_on(s[1], s[0], ids, n, "kept once");
+    }
     for (int i = 0; i < 2; i++)
         skua_session_free(s[i]);
     prefix_cache_free(c);
@@ -205,7 +226,7 @@ static void test_oracle(skua_engine *e, uint64_t seed)
     struct prefix_cache *c = cache_open(e, (size_t)1 << 30, NULL, 0);
     skua_session *s = session_open(e, 320), *t = session_open(e, 320);
     o.count = 0;
-    for (int round = 0; round < 120; round++) {
+    for (int round = 0; round < (quick ? 40 : 120); round++) {
         int32_t p[320], n = 1 + (int32_t)draw(&seed, round % 8 ? 30 : 300);
         for (int32_t i = 0; i < n; i++) /* few tokens, so that much is in common */
             p[i] = 100 + (int32_t)draw(&seed, i < 3 || i % 7 == 0 ? 2 : 1);
@@ -250,7 +271,7 @@ static void test_budget(skua_engine *e, uint64_t seed)
         static const int states[] = {0, 1, 3, 8};
         const size_t budget = (size_t)states[k] * state + (k > 1 ? 3 * page : 4096);
         struct prefix_cache *c = cache_open(e, budget, NULL, 0);
-        for (int round = 0; round < 60; round++) {
+        for (int round = 0; round < (quick ? 15 : 60); round++) {
             const int which = (int)draw(&seed, 2);
             if (draw(&seed, 3) == 0)
                 skua_session_reset(s[which]);
@@ -314,7 +335,8 @@ struct turn {
 };
 
 /* Evaluate a prompt as the batcher does; returns the hit. */
-static struct prefix_hit run_prompt(struct prefix_cache *c, skua_session *s, const int32_t *p, int32_t n, const int32_t *marks, int32_t n_marks)
+static struct prefix_hit run_prompt(struct prefix_cache *c, skua_session *s, const int32_t *p, int32_t n, const int32_t *marks,
+                                    int32_t n_marks)
 {
     const struct prefix_hit hit = cache_take(c, s, p, n);
     for (int32_t done = hit.n_tokens; done < n;) {
@@ -327,12 +349,14 @@ static struct prefix_hit run_prompt(struct prefix_cache *c, skua_session *s, con
     return hit;
 }
 
-static void test_conversation(skua_engine *e, bool thinking)
+/* dir: the cache is opened anew for each turn and has nothing but its files. */
+static void test_conversation(skua_engine *e, bool thinking, const char *dir)
 {
+    const size_t ram = dir ? 0 : (size_t)1 << 28;
     enum { TURNS = 20, SYSTEM = 60, USER = 14, HEADER = 5, ANSWER = 16 };
     static int32_t p[TURNS * (USER + HEADER + ANSWER) + SYSTEM + 64];
     struct turn turns[TURNS];
-    struct prefix_cache *c = cache_open(e, (size_t)1 << 28, NULL, 0);
+    struct prefix_cache *c = cache_open(e, ram, dir, 0);
     skua_session *s = session_open(e, (int32_t)(sizeof p / sizeof *p));
     int32_t n = 0, asked = 0;
     for (; n < SYSTEM; n++)
@@ -353,6 +377,10 @@ static void test_conversation(skua_engine *e, bool thinking)
         eval_to(s, p, n - 1, NULL); /* the token that ends the answer is not evaluated */
         cache_keep(c, s, PREFIX_BORDER);
         t->answer_end = n;
+        if (dir) {
+            prefix_cache_free(c);
+            c = cache_open(e, ram, dir, 0);
+        }
         if (thinking) { /* the client sends another text back than what was answered, without the header's last tokens */
             n = t->prompt_end - 2;
             for (int i = 0; i < ANSWER - 6; i++, n++)
@@ -373,6 +401,8 @@ static void test_conversation(skua_engine *e, bool thinking)
     cache_take(c, s, p, last->prompt_end);
     check_goes_on(s, cold, p, last->prompt_end, "edited");
     CHECK(asked > 20 * 300, "a conversation of %d tokens", asked);
+    CHECK(!cache_stats(c).load_errors && !dir == !cache_stats(c).loads, "%lld loads", (long long)cache_stats(c).loads);
+    prefix_cache_clear(c, true, true);
     prefix_cache_free(c);
     skua_session_free(s);
     skua_session_free(cold);
@@ -395,8 +425,8 @@ static void test_next(skua_engine *e)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int32_t next = prefix_cache_next(c, cases[i].done, cases[i].total, marks, cases[i].n_marks);
-        CHECK(next == cases[i].next, "behind %d of %d with %d marks: %d, expected %d", cases[i].done, cases[i].total, cases[i].n_marks, next,
-              cases[i].next);
+        CHECK(next == cases[i].next, "behind %d of %d with %d marks: %d, expected %d", cases[i].done, cases[i].total, cases[i].n_marks,
+              next, cases[i].next);
     }
     prefix_cache_free(c);
 }
@@ -410,7 +440,7 @@ static void test_refusals(skua_engine *e)
     cache_keep(c, s, PREFIX_BORDER); /* of nothing */
     CHECK(cache_stats(c).n_ram == 0, "a checkpoint of nothing");
     eval_to(s, ids, 50, NULL);
-    CHECK(prefix_cache_take(c, s, ids, 50, &hit, &err) == SKUA_ESTATE && SAYS(&err, SKUA_ESTATE, "50", "empty"), "a session that is not empty");
+    CHECK(prefix_cache_take(c, s, ids, 50, &hit, &err) == SKUA_ESTATE && SAYS(&err, SKUA_ESTATE, "50", "empty"), "a session in use");
     cache_keep(c, s, PREFIX_BORDER);
     CHECK(cache_take(c, narrow, ids, 29).n_tokens == 0, "longer than the prompt");
     CHECK(cache_take(c, narrow, ids, 60).n_tokens == 0, "longer than the context");
@@ -430,17 +460,24 @@ int main(void)
         ids[k] = (k * 7919 + 13) % 8000;
         other[k] = (k * 104729 + 5) % 8000;
     }
-    for (int i = 0; i < N_VARIANTS; i++)
+    quick = getenv("SKUA_TEST_QUICK") != NULL;
+    for (int i = quick ? 2 : 0; i < N_VARIANTS; i += quick ? 3 : 1)
         test_bits(i);
     skua_engine *e = variant_open(&variants[0]);
     if (e) {
         test_sharing(e);
-        for (uint64_t seed = 1; seed <= 2; seed++)
+        for (uint64_t seed = 1; seed <= (quick ? 1 : 2); seed++)
             test_oracle(e, seed);
         test_budget(e, 7);
         test_worth(e);
-        test_conversation(e, false);
-        test_conversation(e, true);
+        if (!quick)
+            test_conversation(e, false, NULL);
+        test_conversation(e, true, NULL);
+        char dir[4096], lock[4200];
+        snprintf(dir, sizeof dir, "%s", support_temp("conversation"));
+        snprintf(lock, sizeof lock, "%s/lock", dir);
+        test_conversation(e, quick, dir);
+        CHECK(!unlink(lock) && !rmdir(dir), "files are left");
         test_next(e);
         test_refusals(e);
         skua_engine_close(e);

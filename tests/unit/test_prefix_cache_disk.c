@@ -14,6 +14,7 @@
 
 static int32_t ids[N_IDS], other[N_IDS];
 static char dir[4096];
+static bool quick; /* a part of each test, under sanitizers and in the emulator */
 
 /* ---- the folder ---- */
 
@@ -161,7 +162,7 @@ static void test_restart(const char *model, const char *kv_type, const char *dra
 static void test_kill(void)
 {
     new_folder("kill");
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < (quick ? 2 : 3); round++) {
         int ready[2];
         if (!CHECK(!pipe(ready), "pipe"))
             return;
@@ -270,7 +271,7 @@ static void test_damage(skua_engine *e)
     eval_to(s, ids, 300, NULL);
     cache_keep(c, s, PREFIX_BORDER);
     prefix_cache_free(c);
-    for (int i = 0; i < 120; i++) {
+    for (int i = 0; i < 120; i += quick ? 7 : 1) {
         struct damage d = {.how = i % 6 < 2 ? i % 6 : i % 8 == 7 ? 2 + i / 8 % 3 : 0, .seed = (uint64_t)i, .place = i / 4 / 30.0,
                            .which = i & 1};
         const bool before = i & 2;
@@ -283,10 +284,9 @@ static void test_damage(skua_engine *e)
         const struct prefix_hit hit = cache_take(c, s, ids, 320);
         CHECK(hit.n_tokens == 0 && s->seq.n_pos == 0, "a damaged file was used: %d, place %g of %s", d.how, d.place, suffix);
         const struct prefix_cache_stats st = cache_stats(c);
-        const bool page_gone = d.how == 4 && *suffix == '.' && suffix[1] == 'k';
-        CHECK(st.n_disk == 0 && ((st.load_errors >= 1 && st.load_errors <= 2) || (before && d.how == 4)) && st.disk_bytes + (int64_t)page_gone >= 0,
+        CHECK(st.n_disk == 0 && st.load_errors <= 2 && (st.load_errors >= 1 || (before && d.how == 4)),
               "%d at %g of %s: %lld files, %lld errors", d.how, d.place, suffix, (long long)st.n_disk, (long long)st.load_errors);
-        if (i % 30 == 0) { /* the session can be used */
+        if (i % 28 == 0) { /* the session can be used */
             skua_session_reset(cold);
             check_goes_on(s, cold, ids, 320, "behind a damaged file");
         }
@@ -382,7 +382,7 @@ static void test_foreign(skua_engine *e)
     if (moe) { /* others make room first */
         struct prefix_cache *c = cache_open(e, 0, dir, one + 100);
         const struct prefix_cache_stats st = cache_stats(c);
-        CHECK(st.n_foreign == 0 && st.n_disk == 1 && st.evictions_disk == 4 && folder_bytes() == one, "%lld foreign files left, %lld evicted",
+        CHECK(st.n_foreign == 0 && st.n_disk == 1 && st.evictions_disk == 4 && folder_bytes() == one, "%lld foreign files, %lld evicted",
               (long long)st.n_foreign, (long long)st.evictions_disk);
         prefix_cache_free(c);
     }
@@ -393,8 +393,8 @@ static void test_foreign(skua_engine *e)
     struct prefix_cache *c = NULL;
     snprintf(dir, sizeof dir, "%s", support_temp("no-folder"));
     write_file(dir, "", 0);
-    CHECK(prefix_cache_create(e, &(struct prefix_cache_params){.disk_dir = dir}, &c, &err) == SKUA_EIO && !c && SAYS(&err, SKUA_EIO, "no-folder"),
-          "a file in the folder's place");
+    CHECK(prefix_cache_create(e, &(struct prefix_cache_params){.disk_dir = dir}, &c, &err) == SKUA_EIO && !c
+          && SAYS(&err, SKUA_EIO, "no-folder"), "a file in the folder's place");
     CHECK(prefix_cache_create(e, &(struct prefix_cache_params){.disk_dir = ""}, &c, &err) == SKUA_EIO && !c, "no name");
 }
 
@@ -405,12 +405,12 @@ static void test_budget(skua_engine *e, uint64_t seed)
     new_folder("budget");
     const size_t state = config_state_bytes(&e->config);
     int64_t evicted = 0;
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < (quick ? 2 : 4); round++) {
         const size_t budget = (size_t)(round + 1) * state * 2;
         struct prefix_cache *c = cache_open(e, draw(&seed, 2) ? MANY : 0, dir, budget);
         skua_session *s = session_open(e, N_IDS), *t = session_open(e, N_IDS);
         CHECK(folder_bytes() <= budget, "opened: %zu bytes, the budget is %zu", folder_bytes(), budget);
-        for (int k = 0; k < 25; k++) {
+        for (int k = 0; k < (quick ? 10 : 25); k++) {
             if (draw(&seed, 4) == 0)
                 skua_session_reset(s);
             const int32_t n = skua_session_length(s) + 1 + (int32_t)draw(&seed, 60);
@@ -440,10 +440,13 @@ int main(void)
         ids[k] = (k * 7919 + 13) % 8000;
         other[k] = (k * 104729 + 5) % 8000;
     }
+    quick = getenv("SKUA_TEST_QUICK") != NULL;
     test_kill();
-    test_restart("tiny-q8_0.gguf", NULL, NULL);
+    if (!quick)
+        test_restart("tiny-q8_0.gguf", NULL, NULL);
     test_restart("tiny-q8_0.gguf", "Q8_0", "auto");
-    test_restart("tiny-moe-q8_0.gguf", "Q8_0", NULL);
+    if (!quick)
+        test_restart("tiny-moe-q8_0.gguf", "Q8_0", NULL);
     skua_engine *e = open_engine("tiny-q8_0.gguf", NULL, NULL);
     if (e) {
         test_damage(e);
