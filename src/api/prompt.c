@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/common.h"
 #include "api/template.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "engine/chat_prompt.h"
 
@@ -75,7 +76,7 @@ static int recall(const struct builder *b, struct replay *replay, struct api_err
 /* The template's variables without an effort that it does not know. */
 static int make_args(struct builder *b, struct api_error *e)
 {
-    b->args = b->r->template_args ? json_copy(b->r->template_args) : json_object();
+    b->args = b->r->template_args ? json_copy_whole(b->r->template_args) : json_object();
     if (!b->args)
         return api_fail_nomem(e);
     const json_t *effort = json_object_get(b->args, "reasoning_effort");
