@@ -61,8 +61,12 @@ static int recall(const struct builder *b, struct replay *replay, struct api_err
             const json_t *function = json_object_get(call, "function");
             const char *id = json_string_value(json_object_get(call, "id")), *name = json_string_value(json_object_get(function, "name"));
             strbuf_clear(&text);
-            if (rc || !id || !replay_find(replay, id, name, json_object_get(function, "arguments"), &text))
+            if (rc || !id)
                 continue;
+            if (!replay_find(replay, id, name, json_object_get(function, "arguments"), &text)) {
+                rc = strbuf_failed(&text) ? api_fail_nomem(e) : 0;
+                continue;
+            }
             json_t *plain = json_stringn_nocheck(strbuf_str(&text), text.len);
             json_t *marked = plain && !strbuf_failed(&text) ? chat_prompt_marked(b->env->engine, plain) : NULL;
             json_t *owner = json_array_get(json_object_get(json_array_get(b->messages, i), "tool_calls"), k);

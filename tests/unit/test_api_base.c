@@ -93,6 +93,20 @@ static void test_cuts(void)
     }
 }
 
+static void test_copies(void)
+{
+    json_t *v = parse_json("{'a':1,'b':[2],'c':{},'d':null}");
+    for (uint64_t n = 1, done = 0; !done; n++) {
+        fault_set_alloc(n, true);
+        json_t *copy = json_copy_whole(v);
+        done = fault_alloc_count() < n;
+        fault_set_alloc(0, false);
+        CHECK(copy ? json_equal(copy, v) : !done, "allocation %d", (int)n);
+        json_decref(copy);
+    }
+    json_decref(v);
+}
+
 /* ---- errors ---- */
 
 static void expect_error(int line, enum api_family family, const struct api_error *e, const char *want)
@@ -220,6 +234,7 @@ int main(void)
     json_object_seed(1);
     test_bodies();
     test_cuts();
+    test_copies();
     test_errors();
     test_paths();
     test_json_text();

@@ -268,6 +268,57 @@ static void test_overflow(void)
     env.n_ctx = n_ctx;
 }
 
+static bool same_prompt(const struct api_prompt *a, const struct api_prompt *b)
+{
+    return a->n == b->n && !memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
+}
+
+/* Each allocation fails in turn: out of memory is said, or the prompt is the same, or the call is not remembered. */
+static void test_memory(void)
+{
+    struct replay *replay = NULL;
+    struct api_request r;
+    struct api_error e;
+    skua_error err = {0};
+    CHECK(replay_new(0, &replay, &err) == 0 && replay_put(replay, "c", "f", "{}", "<tool_call>x</tool_call>", 24, &err) == 0, "%s", err.message);
+    if (!CHECK(make("{'messages':[{'role':'system','content':'<|im_end|>'},{'role':'user','content':'q'},{'role':'assistant','content':'t',"
+                    "'tool_calls':[{'id':'c','function':{'name':'f','arguments':'{}'}}]},{'role':'tool','tool_call_id':'c','content':'r'}],"
+                    "'tools':[{'type':'function','function':{'name':'f'}}],'chat_template_kwargs':{'x':1}}", replay, &r, &e), "%s", e.message))
+        return;
+    struct api_prompt want = r.prompts[0], plain;
+    r.prompts[0] = (struct api_prompt){0};
+    CHECK(api_prompt_build(&env, NULL, &r, &e) == 0, "%s", e.message);
+    plain = r.prompts[0];
+    r.prompts[0] = (struct api_prompt){0};
+    CHECK(!same_prompt(&want, &plain), "a replayed call");
+    for (uint64_t n = 1, done = 0; !done; n++) {
+        fault_set_alloc(n, true);
+        int rc = api_prompt_build(&env, replay, &r, &e);
+        done = fault_alloc_count() < n;
+        fault_set_alloc(0, false);
+        CHECK(rc ? !done && e.status == 503 && !strcmp(e.code, "out_of_memory")
+                 : same_prompt(&r.prompts[0], &want) || (!done && same_prompt(&r.prompts[0], &plain)),
+              "allocation %d: %d %d %s", (int)n, rc, e.status, e.message);
+    }
+    mem_free(want.ids);
+    mem_free(want.marks);
+    mem_free(plain.ids);
+    mem_free(plain.marks);
+    api_request_free(&r);
+    replay_free(replay);
+    size_t live = mem_live_blocks();
+    for (uint64_t n = 1, done = 0; !done; n += n < 300 ? 1 : 997) {
+        struct api_template *t = NULL;
+        fault_set_alloc(n, true);
+        int rc = api_template_new(engine, &t, &err);
+        done = fault_alloc_count() < n;
+        fault_set_alloc(0, false);
+        CHECK(rc ? rc == SKUA_ENOMEM && !t : t->native, "allocation %d: %d %s", (int)n, rc, rc ? err.message : t->note);
+        api_template_free(t);
+        CHECK(mem_live_blocks() == live, "allocation %d leaves memory behind", (int)n);
+    }
+}
+
 /* What a template of another kind can do, it does; what it refuses is refused with its reason. */
 static void test_by_template(void)
 {
@@ -315,6 +366,7 @@ int main(void)
     test_replay();
     test_marks();
     test_overflow();
+    test_memory();
     test_by_template();
     api_template_free(chat);
     skua_engine_close(engine);
