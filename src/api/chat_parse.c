@@ -171,7 +171,8 @@ static int parse_messages(const struct api_env *env, struct api_request *r, stru
     }
     strbuf_free(&text);
     if (!rc && r->continue_final && !api_is(json_object_get(json_array_get(r->messages, i - 1), "role"), "assistant"))
-        rc = api_fail(e, "invalid_value", API_KEY(NULL, "continue_final_message"), "only allowed when the last message has the role \"assistant\"");
+        rc = api_fail(e, "invalid_value", API_KEY(NULL, "continue_final_message"),
+                      "only allowed when the last message has the role \"assistant\"");
     return rc ? rc : api_conversation_finish(r, e);
 }
 
@@ -202,7 +203,8 @@ static int parse_tool(struct api_request *r, json_t *tool, const struct api_path
             return api_fail_missing(e, &inside, "an object with a name");
     }
     if (need_name(inner, &inside, &name, e) || api_get_string(inner, &inside, "description", &description, e) ||
-        api_get_bool(inner, &inside, "strict", &strict, e) || api_get_object(inner, &inside, type ? "format" : "parameters", &parameters, e))
+        api_get_bool(inner, &inside, "strict", &strict, e) ||
+        api_get_object(inner, &inside, type ? "format" : "parameters", &parameters, e))
         return -1;
     if (type == 1) {
         format = parameters;
@@ -210,7 +212,11 @@ static int parse_tool(struct api_request *r, json_t *tool, const struct api_path
         if (format && !json_is_string(api_field(format, "type")))
             return api_fail_missing(e, API_KEY(API_KEY(&inside, "format"), "type"), "\"text\" or \"grammar\"");
     }
-    json_t *shown = type || legacy ? api_tool_template(name, api_field(inner, "description"), legacy ? parameters : NULL) : json_incref(tool);
+    json_t *shown = tool;
+    if (type || legacy)
+        shown = api_tool_template(name, api_field(inner, "description"), legacy ? parameters : NULL);
+    else
+        json_incref(tool);
     return api_tool_add(r, &inside, name, type == 1, strict, parameters, shown, e);
 }
 

@@ -82,7 +82,8 @@ static void put_model(struct strbuf *b, const struct api_env *env)
         strbuf_puts(b, i ? "," : "");
         api_json_text(b, env->aliases[i]);
     }
-    strbuf_printf(b, "],\"capabilities\":{\"completion\":true,\"chat\":%s,\"thinking\":%s,\"tools\":%s,\"vision\":false,\"embedding\":false},",
+    strbuf_printf(b, "],\"capabilities\":{\"completion\":true,\"chat\":%s,\"thinking\":%s,\"tools\":%s,\"vision\":false,"
+                  "\"embedding\":false},",
                   truth(env->chat), truth(can_think(env->chat)), truth(env->chat && env->chat->has_style));
     strbuf_puts(b, "\"meta\":");
     put_meta(b, env);

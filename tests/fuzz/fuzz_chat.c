@@ -1,4 +1,5 @@
-/* Fuzz target: any bytes as a body of /v1/chat/completions, or of /v1/completions when their number is odd. A refusal is the client's fault, in
+/* Fuzz target: any bytes as a body of /v1/chat/completions, or of /v1/completions when their number is odd. A refusal is the client's
+ * fault, in
  * one line of UTF-8; an accepted body has a prompt, and its empty answer is JSON. */
 #include "fuzz/api_body.h"
 
