@@ -153,14 +153,13 @@ static void expect(int line, const struct play *p, const char *want)
     "\"choices\":["
 #define TIMINGS                                                                                                                      \
     ",\"timings\":{\"cache_n\":0,\"prompt_n\":2,\"prompt_ms\":0.0,\"prompt_per_token_ms\":0.0,\"prompt_per_second\":0.0," \
-        "\"predicted_n\":3," \
-    "\"predicted_ms\":0.0,\"predicted_per_token_ms\":0.0,\"predicted_per_second\":0.0,\"queue_ms\":0.0,\"draft_n\":0,"
-        "\"draft_n_accepted\":0}"
+    "\"predicted_n\":3,\"predicted_ms\":0.0,\"predicted_per_token_ms\":0.0,\"predicted_per_second\":0.0,\"queue_ms\":0.0,\"draft_n\":0," \
+    "\"draft_n_accepted\":0}"
 #define USAGE                                                                                                                        \
     "\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":3,\"total_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":0},"     \
     "\"completion_tokens_details\":{\"reasoning_tokens\":0,\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}"
-#define CHOICE(index, text, logprobs, finish) "{\"index\":" index ",\"text\":\"" text "\",\"logprobs\":" logprobs ",\"finish_reason\":"
-    finish "}"
+#define CHOICE(index, text, logprobs, finish) \
+    "{\"index\":" index ",\"text\":\"" text "\",\"logprobs\":" logprobs ",\"finish_reason\":" finish "}"
 #define STOPPED "\"stop\",\"stop_reason\":\"E\""
 #define FULL "\"length\",\"stop_reason\":null"
 #define WHOLE(choices) HEAD choices "]," USAGE TIMINGS "}"
@@ -176,8 +175,7 @@ static void test_answers(void)
     p.body = "{'prompt':'ab','stream':true,'stream_options':{'include_usage':true}}";
     EXPECT(&p, "data: " HEAD CHOICE("0", "c", "null", "null") "],\"usage\":null}\n\n" "data: " HEAD CHOICE("0", "d", "null", "null")
            "],\"usage\":null}\n\n" "data: " HEAD CHOICE("0", "", "null", STOPPED) "],\"usage\":null" TIMINGS "}\n\n" "data: " HEAD "],"
-               USAGE
-           "}\n\n" DONE);
+           USAGE "}\n\n" DONE);
     p.body = "{'prompt':['a','b'],'n':2}";
     p.n_choices = 4;
     p.texts[1] = "x";
