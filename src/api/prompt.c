@@ -258,7 +258,6 @@ static void drop_prompts(struct api_request *r)
     for (size_t i = 0; i < r->n_prompts; i++) {
         mem_free(r->prompts[i].ids);
         mem_free(r->prompts[i].marks);
-        mem_free(r->prompts[i].text);
     }
     mem_free(r->prompts);
     r->prompts = NULL;
