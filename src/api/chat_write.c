@@ -244,7 +244,10 @@ static int chat_event(struct api_writer *w, int32_t choice, const struct api_eve
             return SKUA_ENOMEM;
     }
     switch (e->kind) {
-    case API_EVENT_THINKING: put_thinking(cw, choice, e); break;
+    case API_EVENT_THINKING:
+        if (e->n)
+            put_thinking(cw, choice, e);
+        break;
     case API_EVENT_THINKING_END: end_thinking(cw, choice); break;
     case API_EVENT_TEXT:
         if (e->n || e->n_logprobs)
@@ -252,7 +255,7 @@ static int chat_event(struct api_writer *w, int32_t choice, const struct api_eve
         break;
     case API_EVENT_CALL_BEGIN:
     case API_EVENT_CALL_ARGS:
-        if (w->request->stream)
+        if (w->request->stream && (e->n || e->kind == API_EVENT_CALL_BEGIN))
             call_chunk(cw, choice, e);
         break;
     case API_EVENT_CALL_END:

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "api/field.h"
+#include "api/common.h"
 #include "api/template.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "engine/chat_prompt.h"
 
@@ -60,8 +61,12 @@ static int recall(const struct builder *b, struct replay *replay, struct api_err
             const json_t *function = json_object_get(call, "function");
             const char *id = json_string_value(json_object_get(call, "id")), *name = json_string_value(json_object_get(function, "name"));
             strbuf_clear(&text);
-            if (rc || !id || !replay_find(replay, id, name, json_object_get(function, "arguments"), &text))
+            if (rc || !id)
                 continue;
+            if (!replay_find(replay, id, name, json_object_get(function, "arguments"), &text)) {
+                rc = strbuf_failed(&text) ? api_fail_nomem(e) : 0;
+                continue;
+            }
             json_t *plain = json_stringn_nocheck(strbuf_str(&text), text.len);
             json_t *marked = plain && !strbuf_failed(&text) ? chat_prompt_marked(b->env->engine, plain) : NULL;
             json_t *owner = json_array_get(json_object_get(json_array_get(b->messages, i), "tool_calls"), k);
@@ -75,7 +80,7 @@ static int recall(const struct builder *b, struct replay *replay, struct api_err
 /* The template's variables without an effort that it does not know. */
 static int make_args(struct builder *b, struct api_error *e)
 {
-    b->args = b->r->template_args ? json_copy(b->r->template_args) : json_object();
+    b->args = b->r->template_args ? json_copy_whole(b->r->template_args) : json_object();
     if (!b->args)
         return api_fail_nomem(e);
     const json_t *effort = json_object_get(b->args, "reasoning_effort");
@@ -266,7 +271,7 @@ int api_prompt_check(const struct api_env *env, const struct api_request *r, con
     return p->n > room ? api_error_context(e, r->family, env->n_ctx, p->n, 0) : 0;
 }
 
-int api_prompt_build(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *e)
+static int build(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *e)
 {
     struct builder b = {.env = env, .chat = env->chat, .r = r};
     drop_prompts(r);
@@ -283,6 +288,65 @@ int api_prompt_build(const struct api_env *env, struct replay *replay, struct ap
         rc = api_prompt_check(env, r, r->prompts, e);
     builder_free(&b);
     return rc;
+}
+
+/* The conversation without its n oldest messages that are no leading system message, nor results of calls that are gone. NULL: memory. */
+static json_t *without_oldest(const json_t *messages, size_t n)
+{
+    size_t first = api_is(json_object_get(json_array_get(messages, 0), "role"), "system"), i;
+    json_t *list = json_array(), *m;
+    for (n += first; n + 1 < json_array_size(messages) && api_is(json_object_get(json_array_get(messages, n), "role"), "tool"); n++)
+        ;
+    json_array_foreach(messages, i, m)
+        if ((i < first || i >= n) && json_array_append(list, m)) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+/* Leave out as few of the oldest messages as will do. */
+static int build_truncated(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *e)
+{
+    json_t *all = r->messages;
+    size_t n = json_array_size(all), low = 1, high = n > 1 ? n - 1 : 0; /* the last message stays */
+    high -= high && api_is(json_object_get(json_array_get(all, 0), "role"), "system");
+    size_t most = high, chosen = 0;
+    int rc = -1;
+    while (low <= high && most) {
+        size_t middle = low + (high - low) / 2;
+        r->messages = without_oldest(all, middle);
+        rc = r->messages ? build(env, replay, r, e) : api_fail_nomem(e);
+        if (rc && !e->n_ctx)
+            break;
+        if (rc == 0)
+            chosen = middle;
+        if (rc == 0)
+            high = middle - 1;
+        else
+            low = middle + 1;
+        json_decref(r->messages);
+        r->messages = NULL;
+    }
+    json_decref(r->messages);
+    r->messages = all;
+    if (!chosen)
+        return rc;
+    if (!(r->messages = without_oldest(all, chosen)))
+        rc = api_fail_nomem(e);
+    json_decref(all);
+    if (r->messages)
+        rc = build(env, replay, r, e);
+    if (!rc)
+        api_warn(r, "input: the oldest messages were left out (%zu of %zu) to fit the context of %d tokens",
+                 n - json_array_size(r->messages), n, (int)env->n_ctx);
+    return rc;
+}
+
+int api_prompt_build(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *e)
+{
+    int rc = build(env, replay, r, e);
+    return rc && e->n_ctx && r->truncate ? build_truncated(env, replay, r, e) : rc;
 }
 
 int api_prompt_text(const struct api_env *env, struct replay *replay, struct api_request *r, struct strbuf *out, struct api_error *e)

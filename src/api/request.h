@@ -30,6 +30,12 @@ struct api_env {
     const char *const *aliases;
     size_t n_aliases;
     bool strict_model;
+    struct {                          /* facts for the list of models */
+        int64_t created;              /* unix seconds: the file's time */
+        int64_t n_params;             /* 0: unknown */
+        const char *quantization;     /* NULL: unknown */
+        const char *draft_type, *draft_file, *draft_verdict; /* draft_type NULL: nothing drafts */
+    } facts;
     int32_t n_ctx;
     skua_sampling defaults;           /* server flags over the model's; temperature and the like of a request win */
     enum api_thinking_default { API_THINK_AUTO, API_THINK_ON, API_THINK_OFF } thinking;

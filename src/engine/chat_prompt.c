@@ -180,6 +180,11 @@ static const char *token_text(const struct tokenizer *t, int32_t id, struct strb
     return strbuf_str(b);
 }
 
+const struct tokenizer *chat_prompt_tokenizer(const skua_engine *e)
+{
+    return e->tokenizer;
+}
+
 json_t *chat_prompt_marked(const skua_engine *e, const json_t *v)
 {
     return marked_copy(e->tokenizer, v);

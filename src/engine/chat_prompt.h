@@ -8,6 +8,9 @@
 #include "base/strbuf.h"
 #include "skua.h"
 #include "tok/token_vec.h"
+#include "tok/tokenizer.h"
+
+const struct tokenizer *chat_prompt_tokenizer(const skua_engine *e); /* the engine's; lives as long as it does */
 
 struct chat_prompt {
     struct strbuf text;    /* as rendered */

@@ -104,4 +104,9 @@ int engine_session_load(skua_engine *e, const char *path, int32_t n_ctx, skua_se
 /* Check ids against the vocabulary and the session's room for them, reserve pages and token space. */
 int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err);
 
+/* The same for a feed, with the tape of one that is held: whatever skua_eval could refuse it for, or want memory for, by itself. */
+int engine_prepare_feed(const skua_feed *f, skua_error *err);
+
+#define ENGINE_PASS_SESSIONS 64 /* most sessions of one pass */
+
 #endif

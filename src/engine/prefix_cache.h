@@ -38,6 +38,9 @@ struct prefix_hit {
    Errors are the session's (SKUA_ENOMEM): it is empty then, and the caller may go on without. */
 int prefix_cache_take(struct prefix_cache *c, skua_session *s, const int32_t *ids, int32_t n, struct prefix_hit *hit, skua_error *err);
 
+/* Tokens of the longest kept beginning of ids[0, n) that memory holds, at most n - 1; a look, nothing is used or moved. */
+int32_t prefix_cache_resident(const struct prefix_cache *c, const int32_t *ids, int32_t n);
+
 /* Keep a checkpoint of the session as it is (settled). worth: how likely it is to be asked for again. Replaces nothing that is longer; what
    does not fit the budget is not kept, silently. SKUA_ENOMEM is no reason to stop either. */
 enum prefix_worth { PREFIX_PASSING, PREFIX_REGULAR, PREFIX_BORDER /* a mark, the end of a prompt or an answer */ };
