@@ -140,6 +140,8 @@ static void test_calls(void)
            STOP("0") END("\"max_tokens\"", "null", "9", "0"));
     s.events[2] = CALL_CUT("toolu_1", "read", "[1]");
     EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{}"), "\"max_tokens\"", "null", USAGE("9", "0")));
+    s.events[2] = CALL_CUT("toolu_1", "read", "{\"a\":\"\\u0000\",\"b\":1,\"b\":2}"); /* as it is, whatever a reader makes of it */
+    EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{\"a\":\"\\u0000\",\"b\":1,\"b\":2}"), "\"max_tokens\"", "null", USAGE("9", "0")));
     s.n = 2; /* and one whose end nobody told */
     EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{}"), "\"max_tokens\"", "null", USAGE("9", "0")));
     s.events[1] = ARGS("toolu_1", "read", "{\"a\":1}");

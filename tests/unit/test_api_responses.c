@@ -491,8 +491,8 @@ static void test_recovery(void)
         fault_set_alloc(0, false);
         int count = sse_read(got.data, events, 64);
         const char *last = count > 0 ? events[count - 1].name : "";
-        CHECK(count > 0 && strcmp(last, !rc ? "response.completed" : count == 1 ? "error" : "response.failed") == 0, "allocation %d: %d events, %s",
-              (int)n, count, last);
+        CHECK(count > 0 && strcmp(last, !rc ? "response.completed" : count == 1 ? "error" : "response.failed") == 0,
+              "allocation %d: %d events, %s", (int)n, count, last);
         for (int i = 0; i < count; i++)
             CHECK(json_integer_value(json_object_get(events[i].data, "sequence_number")) == i, "allocation %d: event %d", (int)n, i);
         sse_free(events, count);
