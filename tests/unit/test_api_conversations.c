@@ -74,7 +74,7 @@ static json_t *random_item(uint64_t *state)
     json_object_set_new(i, "input", random_text(state));
     json_object_set_new(i, "output", random_text(state));
     json_object_set_new(i, "content", script_below(state, 2) ? random_text(state)
-                                                             : json_pack("[{s:s, s:o}]", "type", "output_text", "text", random_text(state)));
+                                          : json_pack("[{s:s, s:o}]", "type", "output_text", "text", random_text(state)));
     json_object_set_new(i, "summary", json_pack("[{s:o}]", "text", random_text(state)));
     return i;
 }
@@ -109,7 +109,8 @@ static int32_t prompt_tokens(uint64_t seed, json_t *body, bool messages, bool co
         n = rc ? -1 : r.prompts[0].n;
         api_request_free(&r);
     }
-    CHECK(rc ? e.status == 400 && *e.message && !strchr(e.message, '\n') : n > 0, "seed %d: %d, status %d %s", (int)seed, rc, e.status, e.message);
+    CHECK(rc ? e.status == 400 && *e.message && !strchr(e.message, '\n') : n > 0, "seed %d: %d, status %d %s", (int)seed, rc, e.status,
+          e.message);
     return n;
 }
 
@@ -152,11 +153,11 @@ static void prompt_text(json_t *body, bool messages, struct strbuf *text)
    also where the client never saw it. */
 static void test_back(void)
 {
-    struct script s = {.events = {THINK("I must look."), THINK_END(), TEXT("Let me see."), CALL("c1", "f"), ARGS("c1", "f", "{\"k\":\"v\"}"),
-                                  CALL_END("c1", "f", "{\"k\":\"v\"}")},
+    struct script s = {.events = {THINK("I must look."), THINK_END(), TEXT("Let me see."), CALL("c1", "f"),
+                                  ARGS("c1", "f", "{\"k\":\"v\"}"), CALL_END("c1", "f", "{\"k\":\"v\"}")},
                        .n = 6, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = SIZE_MAX};
-    static const char want[] = "<think>\nI must look.\n</think>\n\nLet me see.\n<tool_call>\n<function=f>\n<parameter=k>\nv\n</parameter>\n"
-                               "</function>\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nfound\n</tool_response><|im_end|>\n";
+    static const char want[] = "<think>\nI must look.\n</think>\n\nLet me see.\n<tool_call>\n<function=f>\n<parameter=k>\nv\n"
+                               "</parameter>\n</function>\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nfound\n</tool_response><|im_end|>\n";
     for (int form = 0; form < 6; form++) { /* Messages shown and omitted; Responses with content, with summary, sealed only */
         bool messages = form < 2;
         json_t *echo = json_object();
@@ -166,9 +167,9 @@ static void test_back(void)
         CHECK(script_play(messages ? messages_writer_new() : responses_writer_new(), &s, &env, &q, &answer) == 0, "play");
         json_t *whole = json_loads(strbuf_str(&answer), 0, NULL), *body;
         if (messages) {
-            body = json_pack("{s:i, s:[{s:s, s:s}, {s:s, s:O}, {s:s, s:[{s:s, s:s, s:s}]}], s:[{s:s}]}", "max_tokens", 5, "messages", "role",
-                             "user", "content", "q", "role", "assistant", "content", json_object_get(whole, "content"), "role", "user", "content",
-                             "type", "tool_result", "tool_use_id", "c1", "content", "found", "tools", "name", "f");
+            body = json_pack("{s:i, s:[{s:s, s:s}, {s:s, s:O}, {s:s, s:[{s:s, s:s, s:s}]}], s:[{s:s}]}", "max_tokens", 5, "messages",
+                             "role", "user", "content", "q", "role", "assistant", "content", json_object_get(whole, "content"), "role",
+                             "user", "content", "type", "tool_result", "tool_use_id", "c1", "content", "found", "tools", "name", "f");
         } else {
             json_t *input = json_pack("[{s:s, s:s}]", "role", "user", "content", "q");
             if (form >= 4)
