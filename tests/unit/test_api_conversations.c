@@ -157,7 +157,8 @@ static void test_back(void)
                                   ARGS("c1", "f", "{\"k\":\"v\"}"), CALL_END("c1", "f", "{\"k\":\"v\"}")},
                        .n = 6, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = SIZE_MAX};
     static const char want[] = "<think>\nI must look.\n</think>\n\nLet me see.\n<tool_call>\n<function=f>\n<parameter=k>\nv\n"
-                               "</parameter>\n</function>\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nfound\n</tool_response><|im_end|>\n";
+                               "</parameter>\n</function>\n</tool_call><|im_end|>\n"
+                               "<|im_start|>user\n<tool_response>\nfound\n</tool_response><|im_end|>\n";
     for (int form = 0; form < 6; form++) { /* Messages shown and omitted; Responses with content, with summary, sealed only */
         bool messages = form < 2;
         json_t *echo = json_object();
