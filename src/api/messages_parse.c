@@ -17,7 +17,8 @@ static bool knows_context_stop(const struct api_env *env, api_header_fn *header,
 /* thinking, output_config and what was output_format before. */
 static int parse_output(const struct api_env *env, struct api_request *r, struct api_error *e)
 {
-    const struct api_path *at = API_KEY(NULL, "output_config"), *format_at = API_KEY(at, "format"), *old_at = API_KEY(NULL, "output_format");
+    const struct api_path *at = API_KEY(NULL, "output_config"), *format_at = API_KEY(at, "format");
+    const struct api_path *old_at = API_KEY(NULL, "output_format");
     json_t *config = NULL, *old = api_field(r->body, "output_format");
     if (api_get_object(r->body, NULL, "output_config", &config, e))
         return -1;

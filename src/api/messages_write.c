@@ -4,7 +4,7 @@
 #include "api/json_text.h"
 #include "api/seal.h"
 #include "api/sse.h"
-#include "api/writer.h"
+#include "api/usage.h"
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -106,6 +106,14 @@ static void put_stop(const struct messages_writer *w, struct strbuf *b)
         strbuf_puts(b, "null");
 }
 
+static void put_engine(const struct messages_writer *w, struct strbuf *b, const struct api_usage *u)
+{
+    if (!w->base.request->engine_info)
+        return;
+    strbuf_puts(b, ",\"engine\":");
+    api_engine_json(b, w->base.env, w->base.request, u);
+}
+
 /* at_start: of a stream, when nothing is generated. */
 static void put_message(const struct messages_writer *w, struct strbuf *b, const struct api_usage *u, bool at_start)
 {
@@ -120,6 +128,8 @@ static void put_message(const struct messages_writer *w, struct strbuf *b, const
         put_stop(w, b);
     strbuf_puts(b, ",\"usage\":");
     put_usage(b, u, true);
+    if (!at_start)
+        put_engine(w, b, u);
     strbuf_putc(b, '}');
 }
 
@@ -253,7 +263,7 @@ static int set_input(struct messages_writer *w, const char *text, size_t n)
 {
     json_error_t at;
     bool no_memory;
-    json_t *input = json_read(text, n, 0, &at, &no_memory);
+    json_t *input = json_read(text, n, JSON_ALLOW_NUL, &at, &no_memory); /* a model may write zero characters */
     bool is_object = json_is_object(input);
     json_decref(input);
     if (!input && no_memory)
@@ -371,6 +381,7 @@ static int messages_end(struct api_writer *base, const struct api_usage *u)
     put_stop(w, b);
     strbuf_puts(b, "},\"usage\":");
     put_usage(b, u, false);
+    put_engine(w, b, u);
     int rc = event_end(w);
     if (rc)
         return rc;

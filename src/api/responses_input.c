@@ -145,7 +145,8 @@ static int output_item(struct input *in, const struct api_path *at, const json_t
     if (required_string(item, at, "call_id", &id, e))
         return -1;
     if (!json_object_get(in->call_ids, id))
-        return api_fail(e, "unknown_tool_call_id", API_KEY(at, "call_id"), "expected the call_id of a call in the input, got \"%.80s\"", id);
+        return api_fail(e, "unknown_tool_call_id", API_KEY(at, "call_id"), "expected the call_id of a call in the input, got \"%.80s\"",
+                        id);
     int rc = turn_end(in, e);
     if (!rc && json_is_object(output))
         api_json_value(&text, output);
@@ -179,8 +180,8 @@ static int foreign_item(struct input *in, const struct api_path *at, const json_
         api_warn(in->r, "input items of type \"%.80s\" mean nothing here: it is left out", type);
     else if (!ends_with(type, "_output"))
         rc = turn_text(in, at, &text, e);
-    else
-        rc = turn_end(in, e) || api_message_tool(in->r, at, json_string_value(api_field(item, "call_id")), text.data, text.len, NULL, e) ? -1 : 0;
+    else if (!(rc = turn_end(in, e)))
+        rc = api_message_tool(in->r, at, json_string_value(api_field(item, "call_id")), text.data, text.len, NULL, e);
     strbuf_free(&text);
     return rc;
 }

@@ -18,7 +18,8 @@ static int refuse_unsupported(const json_t *body, struct api_error *e)
     if (background)
         return api_fail(e, "unsupported_parameter", API_KEY(NULL, "background"), "answers are not made in the background; use \"stream\"");
     if (api_field(body, "prompt"))
-        return api_fail(e, "unsupported_parameter", API_KEY(NULL, "prompt"), "there are no stored prompts; use \"instructions\" and \"input\"");
+        return api_fail(e, "unsupported_parameter", API_KEY(NULL, "prompt"),
+                        "there are no stored prompts; use \"instructions\" and \"input\"");
     return 0;
 }
 
@@ -58,7 +59,8 @@ static int parse_rest(struct api_request *r, struct api_error *e)
     json_t *text = NULL;
     int truncation = 0;
     bool store = false;
-    if (api_get_object(r->body, NULL, "text", &text, e) || api_structure_parse(r, api_field(text, "format"), API_KEY(at, "format"), true, e) ||
+    if (api_get_object(r->body, NULL, "text", &text, e) ||
+        api_structure_parse(r, api_field(text, "format"), API_KEY(at, "format"), true, e) ||
         api_get_choice(r->body, NULL, "truncation", truncations, 2, &truncation, e) || api_get_bool(r->body, NULL, "store", &store, e))
         return -1;
     r->truncate = truncation == 1;

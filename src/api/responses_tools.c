@@ -99,8 +99,8 @@ static int add_custom(struct api_request *r, const struct tool_place *place, con
 
 static int add_local_shell(struct api_request *r, const struct tool_place *place, struct api_error *e)
 {
-    json_t *schema = json_pack("{s:s, s:{s:{s:s, s:{s:s}, s:s}}, s:[s]}", "type", "object", "properties", "command", "type", "array", "items",
-                               "type", "string", "description", "The program and its arguments", "required", "command");
+    json_t *schema = json_pack("{s:s, s:{s:{s:s, s:{s:s}, s:s}}, s:[s]}", "type", "object", "properties", "command", "type", "array",
+                               "items", "type", "string", "description", "The program and its arguments", "required", "command");
     json_t *text = json_string("Run a command on the computer of the user.");
     json_t *template_tool = schema && text ? api_tool_template("local_shell", text, schema) : NULL;
     json_decref(text);

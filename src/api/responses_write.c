@@ -8,7 +8,7 @@
 #include "api/json_text.h"
 #include "api/seal.h"
 #include "api/sse.h"
-#include "api/writer.h"
+#include "api/usage.h"
 #include "base/mem.h"
 
 enum item_kind { ITEM_NONE, ITEM_REASONING, ITEM_SUMMARY, ITEM_MESSAGE, ITEM_FUNCTION, ITEM_CUSTOM };
@@ -38,7 +38,8 @@ struct responses_writer {
     struct strbuf items;      /* the closed items, JSON with commas between */
     int64_t sequence;
     int32_t n_items;
-    bool begun, ended;        /* ended: the choice; end is set */
+    bool begun;
+    bool broken;              /* memory ran out: the open item cannot be closed in order */
     struct api_choice_end end;
     /* the open item */
     enum item_kind open;
@@ -78,9 +79,9 @@ static void put_parts(const struct responses_writer *w, struct strbuf *b, const 
     strbuf_putc(b, ']');
 }
 
-static void put_item(const struct responses_writer *w, struct strbuf *b, const char *status)
+/* The open item; filled: with what it holds. */
+static void put_item(const struct responses_writer *w, struct strbuf *b, const char *status, bool filled)
 {
-    bool filled = status != in_progress;
     strbuf_printf(b, "{\"type\":\"%s\",\"id\":\"%s\",\"status\":\"%s\"", forms[w->open].type, w->item_id, status);
     switch (w->open) {
     case ITEM_REASONING:
@@ -88,7 +89,7 @@ static void put_item(const struct responses_writer *w, struct strbuf *b, const c
         put_parts(w, b, "summary", filled && w->open == ITEM_SUMMARY);
         put_parts(w, b, "content", filled && w->open == ITEM_REASONING);
         strbuf_puts(b, ",\"encrypted_content\":");
-        if (filled && w->base.request->encrypted_reasoning) {
+        if (status != in_progress && w->base.request->encrypted_reasoning) {
             strbuf_putc(b, '"');
             seal_write(b, w->text.data, w->text.len, true);
             strbuf_putc(b, '"');
@@ -147,6 +148,18 @@ static void put_failure(struct strbuf *b, const struct api_error *e)
     strbuf_putc(b, '}');
 }
 
+/* What there is so far: clients take the output of every response object for all of it, also in the midst of an item. */
+static void put_output(const struct responses_writer *w, struct strbuf *b)
+{
+    strbuf_puts(b, ",\"output\":[");
+    strbuf_append(b, w->items.data, w->items.len);
+    if (w->open != ITEM_NONE) {
+        strbuf_puts(b, w->n_items ? "," : "");
+        put_item(w, b, in_progress, true);
+    }
+    strbuf_putc(b, ']');
+}
+
 /* The response object. usage: NULL while it is not known; failure: NULL unless it failed. */
 static void put_response(const struct responses_writer *w, struct strbuf *b, const char *status, const struct api_usage *usage,
                          const struct api_error *failure)
@@ -165,15 +178,18 @@ static void put_response(const struct responses_writer *w, struct strbuf *b, con
     strbuf_printf(b, ",\"incomplete_details\":%s,\"model\":",
                   strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
     api_json_text(b, base->request->model);
-    strbuf_puts(b, ",\"output\":[");
-    strbuf_append(b, w->items.data, w->items.len);
-    strbuf_puts(b, "],\"usage\":");
+    put_output(w, b);
+    strbuf_puts(b, ",\"usage\":");
     put_usage(b, usage);
     const char *key;
     json_t *value;
     json_object_foreach(base->request->echo_fields, key, value) {
         strbuf_printf(b, ",\"%s\":", key);
         api_json_value(b, value);
+    }
+    if (usage && base->request->engine_info) {
+        strbuf_puts(b, ",\"engine\":");
+        api_engine_json(b, base->env, base->request, usage);
     }
     strbuf_putc(b, '}');
 }
@@ -213,7 +229,7 @@ static int item_output(struct responses_writer *w, const char *name, const char 
 {
     struct strbuf *b = event_begin(w, name);
     strbuf_printf(b, ",\"output_index\":%d,\"item\":", w->n_items);
-    put_item(w, b, status);
+    put_item(w, b, status, status != in_progress);
     return event_end(w);
 }
 
@@ -276,12 +292,18 @@ static int close_item(struct responses_writer *w, bool complete)
     if (w->text.failed || w->logprobs.failed || w->call.failed || w->call_name.failed)
         return SKUA_ENOMEM;
     int rc = streams(w) ? done_events(w, status) : 0;
+    size_t before = w->items.len;
     if (w->n_items)
         strbuf_putc(&w->items, ',');
-    put_item(w, &w->items, status);
+    put_item(w, &w->items, status, true);
+    if (w->items.failed) { /* what is closed stays whole */
+        w->items.len = before;
+        w->items.failed = false;
+        return SKUA_ENOMEM;
+    }
     w->n_items++;
     w->open = ITEM_NONE;
-    return rc ? rc : w->items.failed ? SKUA_ENOMEM : 0;
+    return rc;
 }
 
 /* A piece of the open item, with the log-probabilities of its tokens if it is a message. */
@@ -361,13 +383,11 @@ static int call_end(struct responses_writer *w, const struct api_event *e)
     return close_item(w, e->complete);
 }
 
-static int responses_event(struct api_writer *base, int32_t choice, const struct api_event *e)
+static int take_event(struct responses_writer *w, const struct api_event *e)
 {
-    struct responses_writer *w = (struct responses_writer *)base;
-    (void)choice; /* there is one */
     switch (e->kind) {
     case API_EVENT_THINKING:
-        return add_text(w, base->request->summary ? ITEM_SUMMARY : ITEM_REASONING, e);
+        return add_text(w, w->base.request->summary ? ITEM_SUMMARY : ITEM_REASONING, e);
     case API_EVENT_THINKING_END:
         return close_item(w, true);
     case API_EVENT_TEXT:
@@ -380,6 +400,15 @@ static int responses_event(struct api_writer *base, int32_t choice, const struct
         return call_end(w, e);
     }
     return 0;
+}
+
+static int responses_event(struct api_writer *base, int32_t choice, const struct api_event *e)
+{
+    struct responses_writer *w = (struct responses_writer *)base;
+    (void)choice; /* there is one */
+    int rc = take_event(w, e);
+    w->broken |= rc != 0;
+    return rc;
 }
 
 /* ---- the answer as a whole ---- */
@@ -414,7 +443,9 @@ static int responses_choice_end(struct api_writer *base, int32_t choice, const s
     struct responses_writer *w = (struct responses_writer *)base;
     (void)choice;
     w->end = *end;
-    return close_item(w, !cut(end->finish));
+    int rc = close_item(w, !cut(end->finish));
+    w->broken |= rc != 0;
+    return rc;
 }
 
 static int responses_end(struct api_writer *base, const struct api_usage *u)
@@ -454,7 +485,8 @@ static int responses_fail(struct api_writer *base, const struct api_error *e)
     }
     if (!w->begun)
         return bare_error(w, e);
-    int rc = close_item(w, false);
+    int rc = w->broken ? 0 : close_item(w, false);
+    w->open = ITEM_NONE;
     return rc ? rc : response_event(w, "failed", "failed", NULL, e);
 }
 

@@ -27,8 +27,8 @@ static inline void print_request(const struct api_request *r, struct strbuf *b)
         const char *name;
         bool is;
     } flags[] = {{"stream", r->stream}, {"one-call", !r->parallel_calls}, {"summary", r->summary}, {"encrypted", r->encrypted_reasoning},
-                 {"omit", r->omit_thinking}, {"truncate", r->truncate}, {"continue", r->continue_final}, {"knows-context", r->knows_context_stop},
-                 {"no-thinking", !r->thinking}, {"strict-schema", r->strict_schema}};
+                 {"omit", r->omit_thinking}, {"truncate", r->truncate}, {"continue", r->continue_final},
+                 {"knows-context", r->knows_context_stop}, {"no-thinking", !r->thinking}, {"strict-schema", r->strict_schema}};
     const struct {
         const char *name;
         int is, usual;
@@ -169,8 +169,8 @@ static inline void check_memory(parse_fn *parse, const struct api_env *env, cons
         int rc = parse(env, json_incref(body), &r, &e);
         done = fault_alloc_count() < n;
         fault_set_alloc(0, false);
-        CHECK(rc == 0 || (rc == -1 && !done && e.status == 503 && strcmp(e.code, "out_of_memory") == 0), "allocation %d: %d, %d %s", (int)n, rc,
-              e.status, e.message);
+        CHECK(rc == 0 || (rc == -1 && !done && e.status == 503 && strcmp(e.code, "out_of_memory") == 0), "allocation %d: %d, %d %s", (int)n,
+              rc, e.status, e.message);
         if (rc)
             json_decref(body); /* of the call */
         else

@@ -21,6 +21,7 @@ struct script {
     struct api_choice_end end;
     struct api_error fail;    /* status not 0: instead of the ending */
     size_t keepalive_at;      /* before this event, and once before the end if it is n; SIZE_MAX: never */
+    bool recover;             /* when memory runs out, the faults end and the answer fails with that */
     struct strbuf texts[SCRIPT_MAX]; /* of random scripts: what events point to */
     size_t n_texts;
 };
@@ -105,6 +106,12 @@ static inline int script_play(struct api_writer *w, const struct script *s, cons
         rc = w->ops->choice_end(w, 0, &s->end);
     if (!rc && !s->fail.status)
         rc = w->ops->end(w, &end);
+    if (rc && s->recover) {
+        struct api_error e;
+        fault_set_alloc(0, false);
+        api_error_set(&e, 503, "out_of_memory", NULL, "out of memory");
+        CHECK(w->ops->fail(w, &e) == 0, "failing after memory ran out");
+    }
     mask_ids(strbuf_str(&w->out), w->out.len, out);
     strbuf_free(&w->out);
     w->ops->free(w);
@@ -118,7 +125,8 @@ struct sse_event {
     json_t *data;
 };
 
-/* Cut text (changed) into events: "event: NAME\ndata: JSON\n\n" each, comments skipped. The number of them, or -1 when it is anything else. */
+/* Cut text (changed) into events: "event: NAME\ndata: JSON\n\n" each, comments skipped. The number of them, or -1 when it is anything
+   else. */
 static inline int sse_read(char *text, struct sse_event *out, int max)
 {
     int n = 0;
@@ -163,7 +171,8 @@ static inline const char *script_text(struct script *s, const char *text, size_t
 /* n characters: letters, quotes, line breaks, characters of several bytes, U+2028. */
 static inline const char *script_random_text(struct script *s, uint64_t *state, size_t n)
 {
-    static const char *const pieces[] = {"a", "B", " ", "\"", "\\", "\n", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xE2\x80\xA8", "\t", "\x01", "</x>", "{"};
+    static const char *const pieces[] = {"a", "B", " ", "\"", "\\", "\n", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",
+                                         "\xE2\x80\xA8", "\t", "\x01", "</x>", "{"};
     struct strbuf b = {0};
     for (size_t i = 0; i < n; i++)
         strbuf_puts(&b, pieces[script_below(state, sizeof pieces / sizeof *pieces)]);

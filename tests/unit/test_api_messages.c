@@ -1,5 +1,5 @@
-/* The writer of /v1/messages: exact bytes for chosen answers; and for random ones the order of events (spec/api.md 10.4), checked by a reader
- * that puts the message together as a client does, against the whole body; memory running out at each allocation; seals. */
+/* The writer of /v1/messages: exact bytes for chosen answers; and for random ones the order of events (spec/api.md 10.4), checked by a
+ * reader that puts the message together as a client does, against the whole body; memory running out at each allocation; seals. */
 #include "api/seal.h"
 #include "api_script.h"
 #include "base/json.h"
@@ -9,7 +9,7 @@ static const struct api_env env = {.model_id = "skua-test"};
 static struct api_request request(bool stream)
 {
     struct api_request r = {.family = API_MESSAGES, .stream = stream};
-    snprintf(r.model, sizeof r.model, "claude-test");
+    snprintf(r.model, sizeof r.model, "test-model");
     return r;
 }
 
@@ -28,7 +28,7 @@ static void expect(int line, const struct script *s, const struct api_request *r
     "{\"ephemeral_5m_input_tokens\":0,\"ephemeral_1h_input_tokens\":0},\"output_tokens\":" out                                       \
     ",\"output_tokens_details\":{\"thinking_tokens\":" thinking "},\"service_tier\":\"standard\"}"
 #define MESSAGE(content, stop, sequence, usage)                                                                                     \
-    "{\"id\":\"msg_test\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-test\",\"content\":[" content            \
+    "{\"id\":\"msg_test\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"test-model\",\"content\":[" content            \
     "],\"stop_reason\":" stop ",\"stop_sequence\":" sequence ",\"usage\":" usage "}"
 #define EVENT(name, rest) "event: " name "\ndata: {\"type\":\"" name "\"" rest "}\n\n"
 #define PING EVENT("ping", "")
@@ -115,7 +115,8 @@ static void test_thinking(void)
     s.end.finish = API_FINISH_LENGTH;
     stream.omit_thinking = false;
     EXPECT(&s, &stream, BEGIN START("0", THINKING("", "")) DELTA("0", "thinking_delta", "\"thinking\":\"a\"")
-           DELTA("0", "signature_delta", "\"signature\":\"sk1hyA/9KeGT9YZYgZh/gozo8g==\"") STOP("0") END("\"max_tokens\"", "null", "5", "2"));
+           DELTA("0", "signature_delta", "\"signature\":\"sk1hyA/9KeGT9YZYgZh/gozo8g==\"") STOP("0")
+           END("\"max_tokens\"", "null", "5", "2"));
 }
 
 static void test_calls(void)
@@ -139,10 +140,36 @@ static void test_calls(void)
            STOP("0") END("\"max_tokens\"", "null", "9", "0"));
     s.events[2] = CALL_CUT("toolu_1", "read", "[1]");
     EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{}"), "\"max_tokens\"", "null", USAGE("9", "0")));
+    s.events[2] = CALL_CUT("toolu_1", "read", "{\"a\":\"\\u0000\",\"b\":1,\"b\":2}"); /* as it is, whatever a reader makes of it */
+    EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{\"a\":\"\\u0000\",\"b\":1,\"b\":2}"), "\"max_tokens\"", "null", USAGE("9", "0")));
     s.n = 2; /* and one whose end nobody told */
     EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{}"), "\"max_tokens\"", "null", USAGE("9", "0")));
     s.events[1] = ARGS("toolu_1", "read", "{\"a\":1}");
     EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{\"a\":1}"), "\"max_tokens\"", "null", USAGE("9", "0")));
+}
+
+/* With an engine: what it says about itself, at the end. */
+static void test_engine(void)
+{
+    const char *model = support_model("tiny-q8_0.gguf");
+    struct api_env served = env;
+    struct script s = {.events = {TEXT("x")}, .n = 1, .end = {.n_tokens = 1}, .keepalive_at = SIZE_MAX};
+    skua_error err;
+    if (!model || !CHECK(skua_engine_open(model, NULL, &served.engine, &err) == 0, "%s", err.message))
+        return;
+    for (int stream = 0; stream < 2; stream++) {
+        struct api_request q = request(stream);
+        struct strbuf got = {0};
+        q.engine_info = true;
+        CHECK(script_play(messages_writer_new(), &s, &served, &q, &got) == 0, "play");
+        char *last = stream ? strstr(got.data, "event: message_delta\n") : got.data;
+        json_t *answer = last ? json_loads(stream ? strchr(last, '{') : last, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+        CHECK(json_is_string(json_object_get(json_object_get(answer, "engine"), "backend")), "%s", got.data);
+        CHECK(strstr(got.data, "\"engine\"") > last, "the engine before the end: %s", got.data);
+        json_decref(answer);
+        strbuf_free(&got);
+    }
+    skua_engine_close(served.engine);
 }
 
 /* ---- the order of events ---- */
@@ -303,8 +330,8 @@ static void test_random(void)
 /* Each allocation fails once: an error, nothing left behind, and what was written are whole events in order. */
 static void test_no_memory(void)
 {
-    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("toolu_1", "read"), ARGS("toolu_1", "read", "{\"a\":[1]}"),
-                                  CALL_END("toolu_1", "read", "{\"a\":[1]}")},
+    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("toolu_1", "read"),
+                                  ARGS("toolu_1", "read", "{\"a\":[1]}"), CALL_END("toolu_1", "read", "{\"a\":[1]}")},
                        .n = 6, .end = {.finish = API_FINISH_STOP_STRING, .stop_string = "x"}, .keepalive_at = 2};
     for (int kind = 0; kind < 2; kind++) {
         struct api_request q = request(kind == 0);
@@ -326,6 +353,27 @@ static void test_no_memory(void)
         }
         strbuf_free(&want);
         CHECK(mem_live_blocks() == live, "%zu blocks left behind", mem_live_blocks() - live);
+    }
+}
+
+/* The same, and then the answer fails with it: the stream ends with that error, each event whole. */
+static void test_recovery(void)
+{
+    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("toolu_1", "read"), ARGS("toolu_1", "read", "{}"),
+                                  CALL_END("toolu_1", "read", "{}")},
+                       .n = 6, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = 2, .recover = true};
+    struct api_request q = request(true);
+    for (uint64_t n = 2, rc = 1; rc; n++) { /* the first makes the writer */
+        struct strbuf got = {0};
+        struct sse_event events[64];
+        strbuf_reserve(&got, 1 << 16);
+        fault_set_alloc(n, true);
+        rc = script_play(messages_writer_new(), &s, &env, &q, &got) != 0;
+        fault_set_alloc(0, false);
+        int count = sse_read(got.data, events, 64);
+        CHECK(count > 0 && strcmp(events[count - 1].name, rc ? "error" : "message_stop") == 0, "allocation %d: %d events", (int)n, count);
+        sse_free(events, count);
+        strbuf_free(&got);
     }
 }
 
@@ -365,8 +413,10 @@ int main(void)
     test_errors();
     test_thinking();
     test_calls();
+    test_engine();
     test_random();
     test_no_memory();
+    test_recovery();
     test_seals();
     return support_finish("test_api_messages");
 }

@@ -1,10 +1,13 @@
-/* The writer of /v1/responses: exact bytes for chosen answers; and for random ones the order of events (spec/api.md 9.4), checked by a reader
- * that knows nothing of the writer, the stream put together again against the whole body, and memory running out at each allocation. */
+/* The writer of /v1/responses: exact bytes for chosen answers; and for random ones the order of events (spec/api.md 9.4), checked by a
+ * reader that knows nothing of the writer, the stream put together again against the whole body, and memory running out at each
+ * allocation. */
 #include "api_script.h"
 #include "base/json.h"
 
 static json_t *echo;
-static struct api_tool tools[] = {{.name = "files.read", .ns = "files", .bare = "read"}, {.name = "read"}, {.name = "patch", .custom = true}};
+static struct api_tool tools[] = {{.name = "files.read", .ns = "files", .bare = "read"},
+                                  {.name = "read"},
+                                  {.name = "patch", .custom = true}};
 static const struct api_env env = {.model_id = "skua-test"};
 
 static struct api_request request(bool stream)
@@ -124,7 +127,8 @@ static void test_reasoning(void)
            EVENT("response.output_item.added", "2", "\"output_index\":0,\"item\":" REASONING("rs_#1", "in_progress", "", "", "null"))
            EVENT("response.content_part.added", "3", AT("rs_#1", "0") ",\"content_index\":0,\"part\":" RAW(""))
            EVENT("response.reasoning_text.delta", "4", AT("rs_#1", "0") ",\"content_index\":0,\"delta\":\"a\"")
-           EVENT("response.in_progress", "5", "\"response\":" RUNNING)
+           EVENT("response.in_progress", "5", "\"response\":"
+                 RESPONSE("null", "in_progress", "null", "null", REASONING("rs_#1", "in_progress", "", RAW("a"), "null"), "null"))
            EVENT("response.reasoning_text.delta", "6", AT("rs_#1", "0") ",\"content_index\":0,\"delta\":\"b\"")
            EVENT("response.reasoning_text.done", "7", AT("rs_#1", "0") ",\"content_index\":0,\"text\":\"ab\"")
            EVENT("response.content_part.done", "8", AT("rs_#1", "0") ",\"content_index\":0,\"part\":" RAW("ab"))
@@ -148,7 +152,8 @@ static void test_reasoning(void)
     EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", SUMMARY("ab"), "", "null"), USAGE("2", "2", "32")));
     whole.summary = false;
     whole.encrypted_reasoning = true;
-    EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", "", RAW("ab"), "\"sk1t+26ojNoc4e2abwVuZSZ8n2Fi\""), USAGE("2", "2", "32")));
+    EXPECT(&s, &whole, COMPLETED(REASONING("rs_#1", "completed", "", RAW("ab"), "\"sk1t+26ojNoc4e2abwVuZSZ8n2Fi\""),
+                              USAGE("2", "2", "32")));
     s.n = 3; /* thinking was cut off */
     s.end.finish = API_FINISH_LENGTH;
     whole.encrypted_reasoning = false;
@@ -166,7 +171,8 @@ static void test_calls(void)
         s.events[i].custom = true;
 #define READ_CALL(arguments) "\"call_id\":\"call_1\",\"name\":\"read\",\"namespace\":\"files\",\"arguments\":\"" arguments "\""
 #define PATCH(status, input) \
-    "{\"type\":\"custom_tool_call\",\"id\":\"ctc_#2\",\"status\":\"" status "\",\"call_id\":\"call_2\",\"name\":\"patch\",\"input\":\"" input "\"}"
+    "{\"type\":\"custom_tool_call\",\"id\":\"ctc_#2\",\"status\":\"" status                    \
+    "\",\"call_id\":\"call_2\",\"name\":\"patch\",\"input\":\"" input "\"}"
 #define BOTH FUNCTION("fc_#1", "completed", READ_CALL("{\\\"a\\\":1}")) "," PATCH("completed", "x\\n")
     EXPECT(&s, &stream, BEGIN
            EVENT("response.output_item.added", "2", "\"output_index\":0,\"item\":" FUNCTION("fc_#1", "in_progress", READ_CALL("")))
@@ -211,6 +217,39 @@ static void test_logprobs(void)
            "{\"type\":\"output_text\",\"text\":\"Hi\",\"annotations\":[],\"logprobs\":[" PROBS "]}"), USAGE("2", "0", "32")));
 }
 
+/* With an engine: what it says about itself, and the texts of the tokens that were not chosen. */
+static void test_engine(void)
+{
+    const char *model = support_model("tiny-q8_0.gguf");
+    struct api_env served = env;
+    struct token_logprob top[] = {{65, -0.25}, {66, -1.5}};
+    struct api_token_logprob l = {.id = 65, .bytes = "x", .n = 1, .logprob = -0.25, .top = top, .n_top = 2};
+    struct script s = {.events = {TEXT("x")}, .n = 1, .end = {.n_tokens = 1}, .keepalive_at = SIZE_MAX};
+    skua_error err;
+    if (!model || !CHECK(skua_engine_open(model, NULL, &served.engine, &err) == 0, "%s", err.message))
+        return;
+    s.events[0].logprobs = &l;
+    s.events[0].n_logprobs = 1;
+    for (int stream = 0; stream < 2; stream++) {
+        struct api_request q = request(stream);
+        struct strbuf got = {0};
+        q.engine_info = true;
+        CHECK(script_play(responses_writer_new(), &s, &served, &q, &got) == 0, "play");
+        char *last = stream ? strstr(got.data, "event: response.completed\n") : got.data;
+        json_t *answer = last ? json_loads(stream ? strchr(last, '{') : last, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+        const json_t *response = stream ? json_object_get(answer, "response") : answer;
+        const json_t *message = json_array_get(json_object_get(response, "output"), 0);
+        const json_t *tops = json_object_get(json_array_get(json_object_get(json_array_get(json_object_get(message, "content"), 0),
+                                                                            "logprobs"), 0), "top_logprobs");
+        CHECK(json_is_string(json_object_get(json_object_get(response, "engine"), "backend")), "%s", got.data);
+        CHECK(json_array_size(tops) == 2 && json_is_string(json_object_get(json_array_get(tops, 1), "token")), "%s", got.data);
+        CHECK(strstr(got.data, "\"engine\"") > last, "the engine before the end: %s", got.data);
+        json_decref(answer);
+        strbuf_free(&got);
+    }
+    skua_engine_close(served.engine);
+}
+
 /* ---- the order of events ---- */
 
 struct reader {
@@ -218,6 +257,10 @@ struct reader {
     int n, at;
     json_int_t index; /* of the item being read */
     const char *id;
+    const char *type; /* NULL: no item is open */
+    bool summary;
+    struct strbuf text;
+    json_t *items;    /* that are finished */
     const char *why;  /* the first thing wrong; NULL */
 };
 
@@ -234,11 +277,36 @@ static bool fails(struct reader *r, const char *why)
     return false;
 }
 
+/* The text that a item holds. */
+static const char *item_text(const json_t *item, const char *type, bool summary)
+{
+    if (strcmp(type, "function_call") == 0)
+        return member(item, "arguments");
+    if (strcmp(type, "custom_tool_call") == 0)
+        return member(item, "input");
+    summary = summary && strcmp(type, "reasoning") == 0;
+    return member(json_array_get(json_object_get(item, summary ? "summary" : "content"), 0), "text");
+}
+
+/* A keep-alive: its response has everything so far, as a client that begins with it must go on from there. */
+static void check_running(struct reader *r, const json_t *response)
+{
+    const json_t *output = json_object_get(response, "output");
+    size_t n = json_array_size(r->items);
+    if (json_array_size(output) != n + (r->type != NULL))
+        fails(r, "number of items of a running response");
+    for (size_t i = 0; i < n; i++)
+        if (!json_equal(json_array_get(output, i), json_array_get(r->items, i)))
+            fails(r, "finished items of a running response");
+    if (r->type && strcmp(item_text(json_array_get(output, n), r->type, r->summary), strbuf_str(&r->text)) != 0)
+        fails(r, "open item of a running response");
+}
+
 /* Is the next event, keep-alives left out, called so (or, with a prefix, does its name begin so)? */
 static bool next_is(struct reader *r, const char *name, size_t n)
 {
     while (r->at < r->n && r->at > 1 && strcmp(r->events[r->at].name, "response.in_progress") == 0)
-        r->at++;
+        check_running(r, json_object_get(r->events[r->at++].data, "response"));
     return r->at < r->n && strncmp(r->events[r->at].name, name, n) == 0;
 }
 
@@ -258,82 +326,72 @@ static const json_t *take_of_item(struct reader *r, const char *name, const char
     return d;
 }
 
-/* A run of deltas and the done event: they must agree. text gets the whole. */
-static bool read_pieces(struct reader *r, const char *stem, const char *part_index, const char *key, struct strbuf *text)
+/* A run of deltas and the done event: they must agree. */
+static bool read_pieces(struct reader *r, const char *stem, const char *part_index, const char *key)
 {
     char name[80];
     const json_t *d;
     snprintf(name, sizeof name, "response.%s.delta", stem);
     while ((d = take_of_item(r, name, part_index)) != NULL)
-        strbuf_puts(text, json_is_string(json_object_get(d, "delta")) ? member(d, "delta") : "\xFF");
+        strbuf_puts(&r->text, json_is_string(json_object_get(d, "delta")) ? member(d, "delta") : "\xFF");
     snprintf(name, sizeof name, "response.%s.done", stem);
     d = take_of_item(r, name, part_index);
-    return (d && strcmp(member(d, key), strbuf_str(text)) == 0) || fails(r, "deltas and done");
+    return (d && strcmp(member(d, key), strbuf_str(&r->text)) == 0) || fails(r, "deltas and done");
 }
 
 /* An item with one part. */
-static bool read_part(struct reader *r, const char *part_stem, const char *stem, const char *part_index, const char *type,
-                      struct strbuf *text)
+static bool read_part(struct reader *r, const char *part_stem, const char *stem, const char *part_index, const char *type)
 {
     char name[80];
     snprintf(name, sizeof name, "response.%s.added", part_stem);
     const json_t *d = take_of_item(r, name, part_index);
     if (!d || *member(json_object_get(d, "part"), "text") || strcmp(member(json_object_get(d, "part"), "type"), type) != 0)
         return fails(r, "no part was added");
-    if (!read_pieces(r, stem, part_index, "text", text))
+    if (!read_pieces(r, stem, part_index, "text"))
         return false;
     snprintf(name, sizeof name, "response.%s.done", part_stem);
     d = take_of_item(r, name, part_index);
-    return (d && strcmp(member(json_object_get(d, "part"), "text"), strbuf_str(text)) == 0) || fails(r, "part and text");
+    return (d && strcmp(member(json_object_get(d, "part"), "text"), strbuf_str(&r->text)) == 0) || fails(r, "part and text");
 }
 
-/* The text that a finished item holds. */
-static const char *item_text(const json_t *item, const char *type, bool summary)
+static bool read_item(struct reader *r)
 {
-    if (strcmp(type, "function_call") == 0)
-        return member(item, "arguments");
-    if (strcmp(type, "custom_tool_call") == 0)
-        return member(item, "input");
-    summary = summary && strcmp(type, "reasoning") == 0;
-    return member(json_array_get(json_object_get(item, summary ? "summary" : "content"), 0), "text");
-}
-
-static bool read_item(struct reader *r, json_t *items, bool summary)
-{
-    struct strbuf text = {0};
     const json_t *added = take(r, "response.output_item.added"), *item = json_object_get(added, "item");
     const char *type = member(item, "type");
-    r->index = (json_int_t)json_array_size(items);
+    r->index = (json_int_t)json_array_size(r->items);
     r->id = member(item, "id");
+    r->type = type;
+    strbuf_clear(&r->text);
     if (json_integer_value(json_object_get(added, "output_index")) != r->index || strcmp(member(item, "status"), "in_progress") != 0)
         fails(r, "output_item.added");
     if (strcmp(type, "message") == 0)
-        read_part(r, "content_part", "output_text", "content_index", "output_text", &text);
-    else if (strcmp(type, "reasoning") == 0 && summary)
-        read_part(r, "reasoning_summary_part", "reasoning_summary_text", "summary_index", "summary_text", &text);
+        read_part(r, "content_part", "output_text", "content_index", "output_text");
+    else if (strcmp(type, "reasoning") == 0 && r->summary)
+        read_part(r, "reasoning_summary_part", "reasoning_summary_text", "summary_index", "summary_text");
     else if (strcmp(type, "reasoning") == 0)
-        read_part(r, "content_part", "reasoning_text", "content_index", "reasoning_text", &text);
+        read_part(r, "content_part", "reasoning_text", "content_index", "reasoning_text");
     else if (strcmp(type, "function_call") == 0)
-        read_pieces(r, "function_call_arguments", NULL, "arguments", &text);
+        read_pieces(r, "function_call_arguments", NULL, "arguments");
     else if (strcmp(type, "custom_tool_call") == 0)
-        read_pieces(r, "custom_tool_call_input", NULL, "input", &text);
+        read_pieces(r, "custom_tool_call_input", NULL, "input");
     else
         fails(r, "an item of no known type");
     const json_t *done = take(r, "response.output_item.done");
     item = json_object_get(done, "item");
-    if (!done || strcmp(member(item, "id"), r->id) != 0 || strcmp(item_text(item, type, summary), strbuf_str(&text)) != 0
+    if (!done || strcmp(member(item, "id"), r->id) != 0 || strcmp(item_text(item, type, r->summary), strbuf_str(&r->text)) != 0
         || json_integer_value(json_object_get(done, "output_index")) != r->index || strcmp(member(item, "status"), "in_progress") == 0)
         fails(r, "output_item.done");
-    json_array_append(items, (json_t *)item);
-    strbuf_free(&text);
+    json_array_append(r->items, (json_t *)item);
+    r->type = NULL;
     return !r->why;
 }
 
 /* The whole stream. Returns the response object of its end (borrowed), or NULL with r->why. */
 static const json_t *read_stream(struct reader *r, char *text, bool summary)
 {
-    json_t *items = json_array();
     const json_t *d = NULL;
+    r->items = json_array();
+    r->summary = summary;
     r->n = sse_read(text, r->events, 512);
     for (int i = 0; i < r->n; i++)
         if (json_integer_value(json_object_get(r->events[i].data, "sequence_number")) != i)
@@ -341,7 +399,7 @@ static const json_t *read_stream(struct reader *r, char *text, bool summary)
     if (!take(r, "response.created") || !take(r, "response.in_progress"))
         fails(r, "the beginning");
     while (!r->why && next_is(r, "response.output_item.", 21))
-        read_item(r, items, summary);
+        read_item(r);
     static const char *const ends[] = {"response.completed", "response.incomplete", "response.failed"};
     for (int i = 0; i < 3 && !d && !r->why; i++) {
         d = take(r, ends[i]);
@@ -349,9 +407,10 @@ static const json_t *read_stream(struct reader *r, char *text, bool summary)
             fails(r, "status at the end");
     }
     d = json_object_get(d, "response");
-    if (!d || r->at != r->n || !json_equal(json_object_get(d, "output"), items))
+    if (!d || r->at != r->n || !json_equal(json_object_get(d, "output"), r->items))
         fails(r, "the end");
-    json_decref(items);
+    json_decref(r->items);
+    strbuf_free(&r->text);
     return r->why ? NULL : d;
 }
 
@@ -388,8 +447,8 @@ static void test_random(void)
 static void test_no_memory(void)
 {
     struct api_token_logprob l = {.id = 1, .bytes = "H", .n = 1, .logprob = -0.5};
-    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("call_1", "files.read"), ARGS("call_1", "files.read", "{}"),
-                                  CALL_END("call_1", "files.read", "{}")},
+    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("call_1", "files.read"),
+                                  ARGS("call_1", "files.read", "{}"), CALL_END("call_1", "files.read", "{}")},
                        .n = 6, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = 2};
     s.events[2].logprobs = &l;
     s.events[2].n_logprobs = 1;
@@ -416,6 +475,31 @@ static void test_no_memory(void)
     }
 }
 
+/* The same, and then the answer fails with it: the stream still ends as it must, each event whole. */
+static void test_recovery(void)
+{
+    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("call_1", "read"), ARGS("call_1", "read", "{}"),
+                                  CALL_END("call_1", "read", "{}")},
+                       .n = 6, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = 2, .recover = true};
+    struct api_request q = request(true);
+    for (uint64_t n = 2, rc = 1; rc; n++) { /* the first makes the writer */
+        struct strbuf got = {0};
+        struct sse_event events[64];
+        strbuf_reserve(&got, 1 << 16);
+        fault_set_alloc(n, true);
+        rc = script_play(responses_writer_new(), &s, &env, &q, &got) != 0;
+        fault_set_alloc(0, false);
+        int count = sse_read(got.data, events, 64);
+        const char *last = count > 0 ? events[count - 1].name : "";
+        CHECK(count > 0 && strcmp(last, !rc ? "response.completed" : count == 1 ? "error" : "response.failed") == 0,
+              "allocation %d: %d events, %s", (int)n, count, last);
+        for (int i = 0; i < count; i++)
+            CHECK(json_integer_value(json_object_get(events[i].data, "sequence_number")) == i, "allocation %d: event %d", (int)n, i);
+        sse_free(events, count);
+        strbuf_free(&got);
+    }
+}
+
 int main(void)
 {
     json_use_mem();
@@ -426,8 +510,10 @@ int main(void)
     test_reasoning();
     test_calls();
     test_logprobs();
+    test_engine();
     test_random();
     test_no_memory();
+    test_recovery();
     json_decref(echo);
     return support_finish("test_api_responses");
 }

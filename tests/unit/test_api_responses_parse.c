@@ -37,18 +37,21 @@ static const struct good_body good[] = {
      "'text':'s2'}]},{'role':'assistant','content':'c'},{'type':'custom_tool_call_output','call_id':'c','output':null},"
      "{'type':'reasoning','summary':[{'text':'lost'}]},{'role':'user','content':'q'}]}",
      "[{'role':'assistant','content':'a\\n\\nb','tool_calls':[" CALL("c", "patch", "{'input':'x'}")
-     "]},{'role':'assistant','content':'c','reasoning_content':'s1\\n\\ns2'},{'role':'tool','content':'','tool_call_id':'c'}," USER "]", "", ""},
+     "]},{'role':'assistant','content':'c','reasoning_content':'s1\\n\\ns2'},{'role':'tool','content':'','tool_call_id':'c'},"
+     USER "]", "", ""},
     /* what we sealed, and what somebody else did */
     {__LINE__, "{'input':[{'type':'reasoning','summary':[{'text':'s'}],'content':null,'encrypted_content':'sk1t+26ojNoc4e2abwVuZSZ8n2Fi'},"
      "{'role':'assistant','content':'x'},{'type':'reasoning','summary':[{'text':'s'}],'encrypted_content':'gAAAA'},"
      "{'role':'assistant','content':'y'}]}",
      "[{'role':'assistant','content':'x','reasoning_content':'ab'},{'role':'assistant','content':'y','reasoning_content':'s'}]", "", ""},
     /* items of other kinds */
-    {__LINE__, "{'input':[{'role':'user','content':'q'},{'type':'web_search_call','id':'w','status':'completed'},{'type':'mcp_call','name':'m',"
+    {__LINE__, "{'input':[{'role':'user','content':'q'},{'type':'web_search_call','id':'w','status':'completed'},{'type':'mcp_call',"
+     "'name':'m',"
      "'output':'found'},{'type':'local_shell_call','call_id':'l','action':{'command':['ls']}},{'type':'local_shell_call_output',"
      "'call_id':'l','output':'a.c'},{'type':'compaction','encrypted_content':'zz'},{'type':'message','role':'assistant','content':"
      "[{'type':'refusal','refusal':'no'}]}]}",
-     "[" USER ",{'role':'assistant','content':'found'},{'role':'tool','content':'a.c','tool_call_id':'l'},{'role':'assistant','content':'no'}]",
+     "[" USER ",{'role':'assistant','content':'found'},{'role':'tool','content':'a.c','tool_call_id':'l'},{'role':'assistant',"
+     "'content':'no'}]",
      "", " warnings=input items of type \"web_search_call\" mean nothing here: it is left out\n"
      "input items of type \"local_shell_call\" mean nothing here: it is left out\n"
      "input items of type \"compaction\" mean nothing here: it is left out\n"},
@@ -80,14 +83,16 @@ static const struct good_body good[] = {
      FUNCTION_TOOL("local_shell", ",'description':'Run a command on the computer of the user.'",
                    "{'type':'object','properties':{'command':{'type':'array','items':{'type':'string'},'description':"
                    "'The program and its arguments'}},'required':['command']}") "]",
-     " choice=required allow=files.read tool=files.read(files+read) tool=files.write(files+write):custom tool=local_shell={\"type\":\"object\","
+     " choice=required allow=files.read tool=files.read(files+read) tool=files.write(files+write):custom tool=local_shell={\"type\":"
+     "\"object\","
      "\"properties\":{\"command\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"The program and its arguments\"}},"
      "\"required\":[\"command\"]} warnings=tools of type \"web_search_preview\" do not run here: it is left out\n"
      "tools of type \"mcp\" do not run here: it is left out\n"},
 #define TWO "'tools':[{'type':'function','name':'f'},{'type':'custom','name':'p'}]"
     {__LINE__, "{'input':'q'," TWO ",'tool_choice':'required'}", NULL, NULL, " choice=required tool=f tool=p:custom"},
     {__LINE__, "{'input':'q'," TWO ",'tool_choice':'none'}", NULL, NULL, " choice=none tool=f tool=p:custom"},
-    {__LINE__, "{'input':'q'," TWO ",'tool_choice':{'type':'custom','name':'p'}}", NULL, NULL, " choice=required allow=p tool=f tool=p:custom"},
+    {__LINE__, "{'input':'q'," TWO ",'tool_choice':{'type':'custom','name':'p'}}", NULL, NULL, " choice=required allow=p tool=f tool=p:"
+     "custom"},
     {__LINE__, "{'input':'q'," TWO ",'tool_choice':{'type':'web_search_preview'}}", NULL, NULL, " choice=auto tool=f tool=p:custom"},
     {__LINE__, "{'input':'q'," TWO ",'tool_choice':{'type':'allowed_tools','mode':'required','tools':[{'type':'function','name':'f'},"
      "{'type':'mcp','server_label':'x'}]}}", NULL, NULL, " choice=required allow=f tool=f tool=p:custom"},
@@ -116,7 +121,8 @@ static const struct bad_body bad[] = {
      "input: expected at least one message, got [{'type':'reasoning','summary':[]}]"},
     {__LINE__, "{'input':['x']}", "invalid_type", "input[0]", "input[0]: expected an input item (an object), got 'x'"},
     {__LINE__, "{'input':[{'type':1}]}", "invalid_type", "input[0].type", "input[0].type: expected a string, got 1"},
-    {__LINE__, "{'input':[{'id':'x'}]}", "missing_required_parameter", "input[0].type", "input[0].type: missing; expected the kind of item (a string)"},
+    {__LINE__, "{'input':[{'id':'x'}]}", "missing_required_parameter", "input[0].type", "input[0].type: missing; expected the kind of "
+     "item (a string)"},
     {__LINE__, "{'input':[{'type':'message','content':'x'}]}", "missing_required_parameter", "input[0].role",
      "input[0].role: missing; expected 'user', 'system', 'developer' or 'assistant'"},
     {__LINE__, "{'input':[{'role':'tool','content':'x'}]}", "invalid_value", "input[0].role",
@@ -148,7 +154,8 @@ static const struct bad_body bad[] = {
      "prompt: there are no stored prompts; use 'instructions' and 'input'"},
     {__LINE__, "{'input':'q','max_output_tokens':0}", "invalid_value", "max_output_tokens",
      "max_output_tokens: expected an integer from 1, or -1 for what fits the context, got 0"},
-    {__LINE__, "{'input':'q','top_logprobs':21}", "invalid_value", "top_logprobs", "top_logprobs: expected an integer from 0 to 20, got 21"},
+    {__LINE__, "{'input':'q','top_logprobs':21}", "invalid_value", "top_logprobs", "top_logprobs: expected an integer from 0 to 20, "
+     "got 21"},
     {__LINE__, "{'input':'q','include':'x'}", "invalid_type", "include", "include: expected a list, got 'x'"},
     {__LINE__, "{'input':'q','truncation':'some'}", "invalid_value", "truncation", "truncation: expected 'disabled' or 'auto', got 'some'"},
     {__LINE__, "{'input':'q','reasoning':{'summary':'long'}}", "invalid_value", "reasoning.summary",
@@ -166,9 +173,11 @@ static const struct bad_body bad[] = {
      "tools[0].name: missing; expected the name of the tool (a string)"},
     {__LINE__, "{'input':'q','tools':[{'type':'function','name':'a b'}]}", "invalid_value", "tools[0].name",
      "tools[0].name: expected a name of 1 to 128 bytes without white space, quotes and angle brackets, got 'a b'"},
-    {__LINE__, "{'input':'q','tools':[{'type':'namespace','name':'n','tools':[{'type':'function','name':'f','parameters':3}]}]}", "invalid_type",
+    {__LINE__, "{'input':'q','tools':[{'type':'namespace','name':'n','tools':[{'type':'function','name':'f','parameters':"
+     "3}]}]}", "invalid_type",
      "tools[0].tools[0].parameters", "tools[0].tools[0].parameters: expected an object, got 3"},
-    {__LINE__, "{'input':'q','tools':[{'type':'custom','name':'p','format':{'type':'grammar','syntax':'lark'}}]}", "missing_required_parameter",
+    {__LINE__, "{'input':'q','tools':[{'type':'custom','name':'p','format':{'type':'grammar','syntax':"
+     "'lark'}}]}", "missing_required_parameter",
      "tools[0].format.definition", "tools[0].format.definition: missing; expected the grammar (a string)"},
     {__LINE__, "{'input':'q','tools':[{'type':'custom','name':'p','format':{'type':'grammar','definition':'x'}}]}",
      "missing_required_parameter", "tools[0].format.syntax", "tools[0].format.syntax: missing; expected 'lark' or 'regex'"},
@@ -207,13 +216,15 @@ static void test_echo(const struct api_env *env)
                "'safety_identifier':null,'user':null,'service_tier':'default','tool_choice':'auto','truncation':'disabled','tools':[],"
                "'metadata':{},'store':false,'parallel_tool_calls':true,'reasoning':{'effort':null,'summary':null},"
                "'text':{'format':{'type':'text'},'verbosity':'medium'},'temperature':1.0,'top_p':0.95,'top_logprobs':0}");
-    check_echo(env, "{'input':'q','instructions':'i','max_output_tokens':9,'max_tool_calls':2,'prompt_cache_key':'k','safety_identifier':'s',"
+    check_echo(env, "{'input':'q','instructions':'i','max_output_tokens':9,'max_tool_calls':2,'prompt_cache_key':'k',"
+               "'safety_identifier':'s',"
                "'user':'u','service_tier':'flex','tools':[{'type':'web_search'}],'metadata':{'a':'b'},'store':true,"
                "'parallel_tool_calls':false,'reasoning':{'effort':'high','summary':'auto','context':'x'},'text':{'verbosity':'low'},"
                "'temperature':0.7,'top_p':1,'top_logprobs':3,'truncation':'auto'}",
                "{'instructions':'i','max_output_tokens':9,'max_tool_calls':2,'previous_response_id':null,'prompt_cache_key':'k',"
                "'safety_identifier':'s','user':'u','service_tier':'flex','tool_choice':'auto','truncation':'auto','tools':[{'type':"
-               "'web_search'}],'metadata':{'a':'b'},'store':true,'parallel_tool_calls':false,'reasoning':{'effort':'high','summary':'auto'},"
+               "'web_search'}],'metadata':{'a':'b'},'store':true,'parallel_tool_calls':false,'reasoning':{'effort':'high','summary':"
+               "'auto'},"
                "'text':{'verbosity':'low','format':{'type':'text'}},'temperature':0.7,'top_p':1.0,'top_logprobs':3}");
 }
 
