@@ -22,8 +22,8 @@ int messages_parse(const struct api_env *env, json_t *body, bool count_only, api
 int api_body_parse(const char *bytes, size_t n, json_t **out, struct api_error *error);
 
 /* Render and tokenise the request's conversation into its one prompt: ids, marks, opens_thinking (prompt.c). The context is checked: on an
-   overflow the prompt is there all the same (its length is known). May be called again after r->messages was changed. Like all that renders,
-   on one thread at a time. replay: NULL allowed. */
+   overflow the prompt is there all the same (its length is known). May be called again after r->messages was changed. Like all that
+   renders, on one thread at a time. replay: NULL allowed. */
 int api_prompt_build(const struct api_env *env, struct replay *replay, struct api_request *r, struct api_error *error);
 /* Only the text of it, appended to out. */
 int api_prompt_text(const struct api_env *env, struct replay *replay, struct api_request *r, struct strbuf *out, struct api_error *error);

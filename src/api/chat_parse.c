@@ -3,6 +3,7 @@
 
 #include "api/common.h"
 #include "api/message.h"
+#include "base/json.h"
 
 #define MAX_CALL_ID 256
 
@@ -17,7 +18,7 @@ static json_t *without_billing(const struct api_env *env, json_t *content)
         const char *end = api_is_billing_header(env, s, n) ? memchr(s, '\n', n) : s;
         return end == s ? json_incref(content) : end ? json_stringn_nocheck(end + 1, n - (size_t)(end + 1 - s)) : json_string("");
     }
-    json_t *copy = json_is_array(content) ? json_copy(content) : json_incref(content);
+    json_t *copy = json_is_array(content) ? json_copy_whole(content) : json_incref(content);
     for (size_t i = json_array_size(copy); i-- > 0;) {
         const json_t *text = json_object_get(json_array_get(copy, i), "text");
         if (json_is_string(text) && api_is_billing_header(env, json_string_value(text), json_string_length(text)))
@@ -170,7 +171,8 @@ static int parse_messages(const struct api_env *env, struct api_request *r, stru
     }
     strbuf_free(&text);
     if (!rc && r->continue_final && !api_is(json_object_get(json_array_get(r->messages, i - 1), "role"), "assistant"))
-        rc = api_fail(e, "invalid_value", API_KEY(NULL, "continue_final_message"), "only allowed when the last message has the role \"assistant\"");
+        rc = api_fail(e, "invalid_value", API_KEY(NULL, "continue_final_message"),
+                      "only allowed when the last message has the role \"assistant\"");
     return rc ? rc : api_conversation_finish(r, e);
 }
 
@@ -201,7 +203,8 @@ static int parse_tool(struct api_request *r, json_t *tool, const struct api_path
             return api_fail_missing(e, &inside, "an object with a name");
     }
     if (need_name(inner, &inside, &name, e) || api_get_string(inner, &inside, "description", &description, e) ||
-        api_get_bool(inner, &inside, "strict", &strict, e) || api_get_object(inner, &inside, type ? "format" : "parameters", &parameters, e))
+        api_get_bool(inner, &inside, "strict", &strict, e) ||
+        api_get_object(inner, &inside, type ? "format" : "parameters", &parameters, e))
         return -1;
     if (type == 1) {
         format = parameters;
@@ -209,7 +212,11 @@ static int parse_tool(struct api_request *r, json_t *tool, const struct api_path
         if (format && !json_is_string(api_field(format, "type")))
             return api_fail_missing(e, API_KEY(API_KEY(&inside, "format"), "type"), "\"text\" or \"grammar\"");
     }
-    json_t *shown = type || legacy ? api_tool_template(name, api_field(inner, "description"), legacy ? parameters : NULL) : json_incref(tool);
+    json_t *shown = tool;
+    if (type || legacy)
+        shown = api_tool_template(name, api_field(inner, "description"), legacy ? parameters : NULL);
+    else
+        json_incref(tool);
     return api_tool_add(r, &inside, name, type == 1, strict, parameters, shown, e);
 }
 

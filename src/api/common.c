@@ -59,7 +59,7 @@ static int parse_model(const struct api_env *env, struct api_request *r, struct 
         return 0;
     if (env->strict_model && api_model_check(env, name, e))
         return -1;
-    if (r->family == API_MESSAGES && !strncmp(name, "claude-", 7))
+    if (r->family == API_MESSAGES) /* clients take their thinking back only from the model that they asked for */
         snprintf(r->model, sizeof r->model, "%s", name);
     return 0;
 }
@@ -173,7 +173,8 @@ static int parse_max_tokens(struct api_request *r, int32_t min, struct api_error
         if (api_get_int(r->body, NULL, keys[i], -1, INT64_MAX, &v, e))
             return -1;
         if (v >= 0 && v < min)
-            return api_fail_value(e, API_KEY(NULL, keys[i]), api_field(r->body, keys[i]), "an integer from 1, or -1 for what fits the context");
+            return api_fail_value(e, API_KEY(NULL, keys[i]), api_field(r->body, keys[i]),
+                                  "an integer from 1, or -1 for what fits the context");
         v = v > INT32_MAX ? INT32_MAX : v;
         if (v >= 0 && (r->max_tokens < 0 || v < r->max_tokens))
             r->max_tokens = (int32_t)v;
@@ -200,7 +201,8 @@ static int parse_speculative(const struct api_env *env, struct api_request *r, s
         return -1;
     r->no_draft = type == 1 || (api_field(v, "n_max") && r->draft_max == 0);
     if (type > 1 && !(env->drafters && strstr(env->drafters, types[type])))
-        return api_fail(e, "unsupported_value", API_KEY(at, "type"), "no \"%s\" drafter is loaded; expected \"auto\", \"off\"%s%s", types[type],
+        return api_fail(e, "unsupported_value", API_KEY(at, "type"),
+                        "no \"%s\" drafter is loaded; expected \"auto\", \"off\"%s%s", types[type],
                         env->drafters && *env->drafters ? " or one of: " : "", env->drafters ? env->drafters : "");
     return 0;
 }

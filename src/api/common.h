@@ -1,5 +1,5 @@
-/* Fields that several APIs share: spec/api.md 5.2, 5.3, 5.5, 5.6, 5.7. All functions return 0, or -1 with the error set, and leave a request
- * that api_request_free takes. Those that read body fields look at r->body. */
+/* Fields that several APIs share: spec/api.md 5.2, 5.3, 5.5, 5.6, 5.7. All functions return 0, or -1 with the error set, and leave a
+ * request that api_request_free takes. Those that read body fields look at r->body. */
 #ifndef SKUA_API_COMMON_H
 #define SKUA_API_COMMON_H
 

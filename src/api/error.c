@@ -32,7 +32,8 @@ int api_error_context(struct api_error *e, enum api_family family, int32_t n_ctx
                       (int)(n_prompt > n_ctx ? n_ctx : n_ctx - 1));
     else if (n_answer > 0)
         api_error_set(e, 400, "context_length_exceeded", param,
-                      "%s: this model's maximum context length is %d tokens, but %lld were requested: %d of the prompt and %d for the answer",
+                      "%s: this model's maximum context length is %d tokens, but %lld were requested: %d of the prompt and %d for the "
+                      "answer",
                       param, (int)n_ctx, (long long)n_prompt + n_answer, (int)n_prompt, (int)n_answer);
     else
         api_error_set(e, 400, "context_length_exceeded", param,

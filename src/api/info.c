@@ -7,6 +7,7 @@
 #include "api/common.h"
 #include "api/json_text.h"
 #include "api/template.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/chat_prompt.h"
@@ -81,7 +82,8 @@ static void put_model(struct strbuf *b, const struct api_env *env)
         strbuf_puts(b, i ? "," : "");
         api_json_text(b, env->aliases[i]);
     }
-    strbuf_printf(b, "],\"capabilities\":{\"completion\":true,\"chat\":%s,\"thinking\":%s,\"tools\":%s,\"vision\":false,\"embedding\":false},",
+    strbuf_printf(b, "],\"capabilities\":{\"completion\":true,\"chat\":%s,\"thinking\":%s,\"tools\":%s,\"vision\":false,"
+                  "\"embedding\":false},",
                   truth(env->chat), truth(can_think(env->chat)), truth(env->chat && env->chat->has_style));
     strbuf_puts(b, "\"meta\":");
     put_meta(b, env);
@@ -167,7 +169,7 @@ static void put_tokens(const struct api_env *env, const int32_t *ids, size_t n, 
 /* A chat request of the body; the body's fields stay where they are. */
 static int parse_chat(const struct api_env *env, const json_t *body, struct api_request *r, struct api_error *e)
 {
-    json_t *copy = json_copy((json_t *)(uintptr_t)body);
+    json_t *copy = json_copy_whole(body);
     if (!copy)
         return api_fail_nomem(e);
     json_object_del(copy, "stream_options"); /* nothing is streamed here */

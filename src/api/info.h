@@ -1,5 +1,5 @@
-/* Endpoints beside generation: models, tokens and text, and what is not served. Each appends the body of its answer to out, or sets the error
- * and returns -1. Everything here may run while the engine generates. Formats: spec/api.md 6, 11, 12. */
+/* Endpoints beside generation: models, tokens and text, and what is not served. Each appends the body of its answer to out, or sets the
+ * error and returns -1. Everything here may run while the engine generates. Formats: spec/api.md 6, 11, 12. */
 #ifndef SKUA_API_INFO_H
 #define SKUA_API_INFO_H
 
@@ -15,6 +15,7 @@ int api_tokenize(const struct api_env *env, struct replay *replay, const json_t 
 int api_detokenize(const struct api_env *env, const json_t *body, struct strbuf *out, struct api_error *e);
 int api_apply_template(const struct api_env *env, struct replay *replay, const json_t *body, struct strbuf *out, struct api_error *e);
 
+/* POST /v1/embeddings: always the error that says why not. */
 int api_embeddings_refuse(struct api_error *e);
 
 #endif

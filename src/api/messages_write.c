@@ -263,7 +263,7 @@ static int set_input(struct messages_writer *w, const char *text, size_t n)
 {
     json_error_t at;
     bool no_memory;
-    json_t *input = json_read(text, n, 0, &at, &no_memory);
+    json_t *input = json_read(text, n, JSON_ALLOW_NUL, &at, &no_memory); /* a model may write zero characters */
     bool is_object = json_is_object(input);
     json_decref(input);
     if (!input && no_memory)

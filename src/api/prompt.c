@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/common.h"
 #include "api/template.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "engine/chat_prompt.h"
 
@@ -60,8 +61,12 @@ static int recall(const struct builder *b, struct replay *replay, struct api_err
             const json_t *function = json_object_get(call, "function");
             const char *id = json_string_value(json_object_get(call, "id")), *name = json_string_value(json_object_get(function, "name"));
             strbuf_clear(&text);
-            if (rc || !id || !replay_find(replay, id, name, json_object_get(function, "arguments"), &text))
+            if (rc || !id)
                 continue;
+            if (!replay_find(replay, id, name, json_object_get(function, "arguments"), &text)) {
+                rc = strbuf_failed(&text) ? api_fail_nomem(e) : 0;
+                continue;
+            }
             json_t *plain = json_stringn_nocheck(strbuf_str(&text), text.len);
             json_t *marked = plain && !strbuf_failed(&text) ? chat_prompt_marked(b->env->engine, plain) : NULL;
             json_t *owner = json_array_get(json_object_get(json_array_get(b->messages, i), "tool_calls"), k);
@@ -75,7 +80,7 @@ static int recall(const struct builder *b, struct replay *replay, struct api_err
 /* The template's variables without an effort that it does not know. */
 static int make_args(struct builder *b, struct api_error *e)
 {
-    b->args = b->r->template_args ? json_copy(b->r->template_args) : json_object();
+    b->args = b->r->template_args ? json_copy_whole(b->r->template_args) : json_object();
     if (!b->args)
         return api_fail_nomem(e);
     const json_t *effort = json_object_get(b->args, "reasoning_effort");
@@ -253,7 +258,6 @@ static void drop_prompts(struct api_request *r)
     for (size_t i = 0; i < r->n_prompts; i++) {
         mem_free(r->prompts[i].ids);
         mem_free(r->prompts[i].marks);
-        mem_free(r->prompts[i].text);
     }
     mem_free(r->prompts);
     r->prompts = NULL;

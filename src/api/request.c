@@ -8,7 +8,6 @@ void api_request_free(struct api_request *r)
     for (size_t i = 0; i < r->n_prompts; i++) {
         mem_free(r->prompts[i].ids);
         mem_free(r->prompts[i].marks);
-        mem_free(r->prompts[i].text);
     }
     mem_free(r->prompts);
     mem_free(r->bias);

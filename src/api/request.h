@@ -73,7 +73,7 @@ struct api_request {
     json_t *messages, *template_tools, *template_args;
     bool continue_final, no_generation_prompt;
     /* prompts: one, but of completions up to 64; filled by prompt.h for conversations */
-    struct api_prompt { int32_t *ids; int32_t n; int32_t *marks; int32_t n_marks; char *text; /* echo; NULL */ } *prompts;
+    struct api_prompt { int32_t *ids; int32_t n; int32_t *marks; int32_t n_marks; } *prompts;
     size_t n_prompts;
     bool opens_thinking;      /* the prompt ends inside an open thinking part */
 

@@ -2,6 +2,7 @@
 #include "api/api.h"
 #include "api/common.h"
 #include "api/responses.h"
+#include "base/json.h"
 
 /* Fields that ask for what this server does not do. */
 static int refuse_unsupported(const json_t *body, struct api_error *e)
@@ -96,7 +97,7 @@ static int echo_reasoning(struct api_request *r)
 
 static int echo_text(struct api_request *r)
 {
-    json_t *text = api_field(r->body, "text"), *v = text ? json_copy(text) : json_object();
+    json_t *text = api_field(r->body, "text"), *v = text ? json_copy_whole(text) : json_object();
     int failed = !v;
     if (!api_field(text, "format"))
         failed |= json_object_set_new(v, "format", json_pack("{s:s}", "type", "text"));

@@ -38,7 +38,8 @@ struct responses_writer {
     struct strbuf items;      /* the closed items, JSON with commas between */
     int64_t sequence;
     int32_t n_items;
-    bool begun, ended;        /* ended: the choice; end is set */
+    bool begun;
+    bool broken;              /* memory ran out: the open item cannot be closed in order */
     struct api_choice_end end;
     /* the open item */
     enum item_kind open;
@@ -291,12 +292,18 @@ static int close_item(struct responses_writer *w, bool complete)
     if (w->text.failed || w->logprobs.failed || w->call.failed || w->call_name.failed)
         return SKUA_ENOMEM;
     int rc = streams(w) ? done_events(w, status) : 0;
+    size_t before = w->items.len;
     if (w->n_items)
         strbuf_putc(&w->items, ',');
     put_item(w, &w->items, status, true);
+    if (w->items.failed) { /* what is closed stays whole */
+        w->items.len = before;
+        w->items.failed = false;
+        return SKUA_ENOMEM;
+    }
     w->n_items++;
     w->open = ITEM_NONE;
-    return rc ? rc : w->items.failed ? SKUA_ENOMEM : 0;
+    return rc;
 }
 
 /* A piece of the open item, with the log-probabilities of its tokens if it is a message. */
@@ -376,13 +383,11 @@ static int call_end(struct responses_writer *w, const struct api_event *e)
     return close_item(w, e->complete);
 }
 
-static int responses_event(struct api_writer *base, int32_t choice, const struct api_event *e)
+static int take_event(struct responses_writer *w, const struct api_event *e)
 {
-    struct responses_writer *w = (struct responses_writer *)base;
-    (void)choice; /* there is one */
     switch (e->kind) {
     case API_EVENT_THINKING:
-        return add_text(w, base->request->summary ? ITEM_SUMMARY : ITEM_REASONING, e);
+        return add_text(w, w->base.request->summary ? ITEM_SUMMARY : ITEM_REASONING, e);
     case API_EVENT_THINKING_END:
         return close_item(w, true);
     case API_EVENT_TEXT:
@@ -395,6 +400,15 @@ static int responses_event(struct api_writer *base, int32_t choice, const struct
         return call_end(w, e);
     }
     return 0;
+}
+
+static int responses_event(struct api_writer *base, int32_t choice, const struct api_event *e)
+{
+    struct responses_writer *w = (struct responses_writer *)base;
+    (void)choice; /* there is one */
+    int rc = take_event(w, e);
+    w->broken |= rc != 0;
+    return rc;
 }
 
 /* ---- the answer as a whole ---- */
@@ -429,7 +443,9 @@ static int responses_choice_end(struct api_writer *base, int32_t choice, const s
     struct responses_writer *w = (struct responses_writer *)base;
     (void)choice;
     w->end = *end;
-    return close_item(w, !cut(end->finish));
+    int rc = close_item(w, !cut(end->finish));
+    w->broken |= rc != 0;
+    return rc;
 }
 
 static int responses_end(struct api_writer *base, const struct api_usage *u)
@@ -469,7 +485,8 @@ static int responses_fail(struct api_writer *base, const struct api_error *e)
     }
     if (!w->begun)
         return bare_error(w, e);
-    int rc = close_item(w, false);
+    int rc = w->broken ? 0 : close_item(w, false);
+    w->open = ITEM_NONE;
     return rc ? rc : response_event(w, "failed", "failed", NULL, e);
 }
 

@@ -154,7 +154,8 @@ static int find_flags(struct finder *f)
 static int find_inline(struct finder *f)
 {
 #define INLINE "<think>\nR\n</think>\n\n"
-    int trims, rc = probe(f, "[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"assistant\",\"content\":\"<think>\\nR\\n</think>\\n\\n A\"}]",
+    int trims, rc = probe(f, "[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"assistant\",\"content\":\"<think>\\nR\\n</think>\\n\\n "
+        "A\"}]",
                           NULL, OFF, false);
     if (rc)
         return rc;
@@ -170,7 +171,8 @@ static int find_history(struct finder *f)
 {
     static const char *const args[] = {"{\"enable_thinking\":false,\"preserve_thinking\":false}",
                                        "{\"enable_thinking\":false,\"preserve_thinking\":true}", OFF};
-    static const char messages[] = "[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"assistant\",\"content\":\"A\",\"reasoning_content\":\"R\"},"
+    static const char messages[] = "[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"assistant\",\"content\":\"A\","
+        "\"reasoning_content\":\"R\"},"
                                    "{\"role\":\"user\",\"content\":\"%s\"}]";
     static const char *const forms[] = {[STYLE_DROPPED] = "", [STYLE_EMPTY] = "<think>\n\n</think>\n\n",
                                         [STYLE_KEPT] = "<think>\nR\n</think>\n\n"};
@@ -200,7 +202,8 @@ static int find_history(struct finder *f)
 static int find_calls(struct finder *f)
 {
     static const char messages[] =
-        "[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"assistant\",\"content\":\"A\",\"reasoning_content\":\"R\",\"tool_calls\":[{\"type\":"
+        "[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"assistant\",\"content\":\"A\",\"reasoning_content\":\"R\","
+            "\"tool_calls\":[{\"type\":"
         "\"function\",\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":{\"b\":true}}}]}]";
     static const char begin[] = USER "U" END ASSISTANT "<think>\nR\n</think>\n\nA";
     static const char *const ends[] = {"<tool_call>\n<function=f>\n<parameter=b>\ntrue\n</parameter>\n</function>\n</tool_call>" END,
@@ -215,7 +218,8 @@ static int find_calls(struct finder *f)
 
 int chat_style_find(style_template_fn *render, void *user, struct chat_style *s, skua_error *err)
 {
-    static int (*const steps[])(struct finder *) = {find_generation, find_efforts, find_tools, find_flags, find_inline, find_history, find_calls};
+    static int (*const steps[])(struct finder *) = {find_generation, find_efforts, find_tools, find_flags, find_inline, find_history,
+        find_calls};
     struct finder f = {.render = render, .user = user, .style = s, .err = err};
     int rc = 0;
     *s = (struct chat_style){0};

@@ -32,7 +32,8 @@ struct chat_style {
     char *call_gap;                /* between the text and the first call */
 };
 
-/* 0; SKUA_ETEMPLATE: the template does not write as this family does (where, in the message); SKUA_ENOMEM. *s is to be freed in any case. */
+/* 0; SKUA_ETEMPLATE: the template does not write as this family does (where, in the message); SKUA_ENOMEM. *s is to be freed in
+   any case. */
 int  chat_style_find(style_template_fn *render, void *user, struct chat_style *s, skua_error *err);
 void chat_style_free(struct chat_style *s); /* zeroed allowed */
 

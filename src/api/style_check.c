@@ -7,15 +7,18 @@
 #include "base/rng.h"
 
 static const char *const texts[] = {
-    "Hi", "", "  two\n lines \n", "\xC3\xBC\xE2\x80\xA8\xF0\x9F\x98\x80 \"q\" <b> & \\n", "<think>\nx\n</think>\n\ny", "a</think>b</think>\n\n c",
-    "<tool_response>\nr\n</tool_response>", "\xC2\xA0 wide \xE3\x80\x80", "{{ x }} {% y %}", "<tool_call>\n<function=f>", "<think>open", "\n",
+    "Hi", "", "  two\n lines \n", "\xC3\xBC\xE2\x80\xA8\xF0\x9F\x98\x80 \"q\" <b> & \\n", "<think>\nx\n</think>\n\ny",
+        "a</think>b</think>\n\n c",
+    "<tool_response>\nr\n</tool_response>", "\xC2\xA0 wide \xE3\x80\x80", "{{ x }} {% y %}", "<tool_call>\n<function=f>",
+        "<think>open", "\n",
 };
 static const char *const arguments[] = {
     "{}", "{\"k\":\"v\"}", "{\"s\":\"line\\n  two\",\"i\":-3,\"f\":1.5,\"e\":1e-7,\"b\":true,\"n\":null}",
     "{\"l\":[1,\"\\u00e9\\t\",{}],\"o\":{\"a\":{\"b\":[]}},\"z\":1e22,\"w\":0.1}", "{\"\":\"\",\"x\":false}",
 };
 static const char tools_text[] =
-    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"\\u00fc \\\"q\\\" </tools>\",\"parameters\":{\"type\":\"object\","
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"\\u00fc \\\"q\\\" </tools>\","
+        "\"parameters\":{\"type\":\"object\","
     "\"properties\":{\"k\":{\"type\":[\"string\",\"null\"],\"default\":1.0}},\"required\":[\"k\"]}}},{\"name\":\"bare\",\"n\":[]}]";
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/common.h"
+#include "base/json.h"
 
 struct thinking {
     int on;           /* -1: nobody said */
@@ -92,7 +93,7 @@ static int read_switches(const json_t *body, json_t *kwargs, struct thinking *t,
 static int set_template_args(struct api_request *r, json_t *kwargs, const struct thinking *t, int preserve, struct api_error *e)
 {
     static const char *const reserved[] = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"};
-    r->template_args = kwargs ? json_copy(kwargs) : json_object();
+    r->template_args = kwargs ? json_copy_whole(kwargs) : json_object();
     if (!r->template_args)
         return api_fail_nomem(e);
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)

@@ -36,7 +36,8 @@ static int check_tool(struct api_request *r, const struct api_path *at, const ch
         return api_fail(e, "invalid_value", API_KEY(at, "name"),
                         "expected a name of 1 to %d bytes without white space, quotes and angle brackets, got \"%.80s\"", MAX_NAME, name);
     if (api_tool_find(r, name))
-        return api_fail(e, "invalid_value", API_KEY(at, "name"), "a tool named \"%.80s\" is there already; expected names that differ", name);
+        return api_fail(e, "invalid_value", API_KEY(at, "name"), "a tool named \"%.80s\" is there already; expected names that differ",
+                        name);
     if (parameters && json_dump_callback(parameters, count_bytes, &r->schema_bytes, JSON_COMPACT | JSON_ENCODE_ANY))
         return r->schema_bytes > MAX_SCHEMA_BYTES
                    ? api_fail(e, "invalid_value", at, "the schemas of all tools are larger than the limit of 4 MiB together")

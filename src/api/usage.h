@@ -4,8 +4,9 @@
 
 #include "api/writer.h"
 
-void api_usage_json(struct strbuf *b, const struct api_usage *u);
-void api_timings_json(struct strbuf *b, const struct api_usage *u);
+void api_usage_json(struct strbuf *b, const struct api_usage *u);   /* {"prompt_tokens": ...} */
+void api_timings_json(struct strbuf *b, const struct api_usage *u); /* {"cache_n": ...} */
+/* {"backend": ...} with the request's warnings */
 void api_engine_json(struct strbuf *b, const struct api_env *env, const struct api_request *r, const struct api_usage *u);
 /* ,"timings":{...} and, if the request asks for it, ,"engine":{...} */
 void api_report_json(struct strbuf *b, const struct api_env *env, const struct api_request *r, const struct api_usage *u);

@@ -21,6 +21,7 @@ struct script {
     struct api_choice_end end;
     struct api_error fail;    /* status not 0: instead of the ending */
     size_t keepalive_at;      /* before this event, and once before the end if it is n; SIZE_MAX: never */
+    bool recover;             /* when memory runs out, the faults end and the answer fails with that */
     struct strbuf texts[SCRIPT_MAX]; /* of random scripts: what events point to */
     size_t n_texts;
 };
@@ -105,6 +106,12 @@ static inline int script_play(struct api_writer *w, const struct script *s, cons
         rc = w->ops->choice_end(w, 0, &s->end);
     if (!rc && !s->fail.status)
         rc = w->ops->end(w, &end);
+    if (rc && s->recover) {
+        struct api_error e;
+        fault_set_alloc(0, false);
+        api_error_set(&e, 503, "out_of_memory", NULL, "out of memory");
+        CHECK(w->ops->fail(w, &e) == 0, "failing after memory ran out");
+    }
     mask_ids(strbuf_str(&w->out), w->out.len, out);
     strbuf_free(&w->out);
     w->ops->free(w);

@@ -34,7 +34,8 @@ static void test_bodies(void)
     BODY("\xEF\xBB\xBF {\"a\": 1}\n", "{\"a\":1}");
     BODY("{\"a\":1,\"b\":2,\"a\":[3]}", "{\"a\":[3],\"b\":2}");
     BODY("{\"a\":\"\\ud83d\\ude00\"}", "{\"a\":\"\xF0\x9F\x98\x80\"}");
-    BODY("{\"a\":\"x\\ud83d\",\"b\":\"\\udE00\\ud800\\ud800\\udc00y\"}", "{\"a\":\"x\xEF\xBF\xBD\",\"b\":\"\xEF\xBF\xBD\xEF\xBF\xBD\xF0\x90\x80\x80y\"}");
+    BODY("{\"a\":\"x\\ud83d\",\"b\":\"\\udE00\\ud800\\ud800\\udc00y\"}",
+        "{\"a\":\"x\xEF\xBF\xBD\",\"b\":\"\xEF\xBF\xBD\xEF\xBF\xBD\xF0\x90\x80\x80y\"}");
     BODY("{\"a\":\"\\\\ud83d \\\"\\u0000\\u2028\"}", "{\"a\":\"\\\\ud83d \\\"\\u0000\\u2028\"}");
     BODY("{\"a\":[9223372036854775807,-9223372036854775808,9223372036854775808,-123456789012345678901234567890]}",
          "{\"a\":[9223372036854775807,-9223372036854775808,9.223372036854776e+18,-1.2345678901234568e+29]}");
@@ -93,6 +94,20 @@ static void test_cuts(void)
     }
 }
 
+static void test_copies(void)
+{
+    json_t *v = parse_json("{'a':1,'b':[2],'c':{},'d':null}");
+    for (uint64_t n = 1, done = 0; !done; n++) {
+        fault_set_alloc(n, true);
+        json_t *copy = json_copy_whole(v);
+        done = fault_alloc_count() < n;
+        fault_set_alloc(0, false);
+        CHECK(copy ? json_equal(copy, v) : !done, "allocation %d", (int)n);
+        json_decref(copy);
+    }
+    json_decref(v);
+}
+
 /* ---- errors ---- */
 
 static void expect_error(int line, enum api_family family, const struct api_error *e, const char *want)
@@ -121,14 +136,18 @@ static void test_errors(void)
     expect_error(__LINE__, API_CHAT, &e,
                  "{\"error\":{\"message\":\"a b\\\\n\\\\x80\\\"\",\"type\":\"invalid_request_error\",\"param\":\"p[0]\",\"code\":\"c\"}}");
     expect_error(__LINE__, API_MESSAGES, &e,
-                 "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"a b\\\\n\\\\x80\\\"\"},\"request_id\":\"req_1\"}");
+                 "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"a b\\\\n\\\\x80\\\"\"},"
+                     "\"request_id\":\"req_1\"}");
     api_error_context(&e, API_RESPONSES, 100, 120, 0);
     expect_error(__LINE__, API_RESPONSES, &e,
-                 "{\"error\":{\"message\":\"input: this model's maximum context length is 100 tokens, but the prompt has 120; at most 99 leave room "
-                 "for an answer\",\"type\":\"invalid_request_error\",\"param\":\"input\",\"code\":\"context_length_exceeded\",\"n_ctx\":100,"
+                 "{\"error\":{\"message\":\"input: this model's maximum context length is 100 tokens, but the prompt has 120; at most "
+                     "99 leave room "
+                 "for an answer\",\"type\":\"invalid_request_error\",\"param\":\"input\",\"code\":\"context_length_exceeded\","
+                     "\"n_ctx\":100,"
                  "\"n_prompt_tokens\":120}}");
     api_error_context(&e, API_CHAT, 100, 90, 20);
-    CHECK(!strcmp(e.message, "messages: this model's maximum context length is 100 tokens, but 110 were requested: 90 of the prompt and 20 for the "
+    CHECK(!strcmp(e.message, "messages: this model's maximum context length is 100 tokens, but 110 were requested: 90 of the prompt and "
+        "20 for the "
                              "answer"), "%s", e.message);
     api_error_context(&e, API_MESSAGES, 100, 120, 0);
     CHECK(!strcmp(e.message, "prompt is too long: 120 tokens > 100 maximum"), "%s", e.message);
@@ -146,7 +165,8 @@ static void test_errors(void)
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         skua_error err = {.code = codes[i].code, .message = "m"};
         api_error_from(&err, &e);
-        CHECK(e.status == codes[i].status && *e.code && !strcmp(e.message, "m") && (e.status == 503) == (e.retry_after_s > 0), "%d", err.code);
+        CHECK(e.status == codes[i].status && *e.code && !strcmp(e.message, "m") && (e.status == 503) == (e.retry_after_s > 0), "%d",
+            err.code);
     }
 }
 
@@ -220,6 +240,7 @@ int main(void)
     json_object_seed(1);
     test_bodies();
     test_cuts();
+    test_copies();
     test_errors();
     test_paths();
     test_json_text();

@@ -26,7 +26,8 @@ static int parse(const struct api_env *env, json_t *body, struct api_request *r,
 
 static const struct good_body good[] = {
     {__LINE__, "{" USER "}", HI, "", ""},
-    {__LINE__, "{" USER ",'model':'other','stream':true,'top_k':5,'temperature':0.5,'unknown':[1]}", HI, "", " stream top-k=5 temperature=0.5"},
+    {__LINE__, "{" USER ",'model':'other','stream':true,'top_k':5,'temperature':0.5,'unknown':[1]}", HI, "",
+           " stream top-k=5 temperature=0.5"},
     {__LINE__, "{" USER ",'max_tokens':9,'max_completion_tokens':7,'n_predict':-1}", HI, "", " max=7"},
     {__LINE__, "{" USER ",'max_tokens':0}", HI, "", " max=0"},
     {__LINE__, "{" USER ",'max_tokens':99999999999}", HI, "", " max=2147483647"},
@@ -47,7 +48,8 @@ static const struct good_body good[] = {
      " one-call choice=none tool=f={\"type\":\"object\"}"},
     {__LINE__, "{" USER ",'tools':[" TOOL "],'tool_choice':{'type':'function','function':{'name':'f'}}}", HI, NULL,
      " choice=required allow=f tool=f={\"type\":\"object\"}"},
-    {__LINE__, "{" USER ",'tools':[" TOOL "],'tool_choice':{'type':'allowed_tools','allowed_tools':{'mode':'auto','tools':[{'type':'function',"
+    {__LINE__, "{" USER ",'tools':[" TOOL "],'tool_choice':{'type':'allowed_tools','allowed_tools':{'mode':'auto',"
+           "'tools':[{'type':'function',"
                "'function':{'name':'f'}}]}}}", HI, NULL, " choice=auto allow=f tool=f={\"type\":\"object\"}"},
     {__LINE__, "{" USER ",'tools':[],'tool_choice':'auto'}", HI, "", ""},
     {__LINE__, "{" USER ",'tools':[{'type':'custom','custom':{'name':'c','description':'D','format':{'type':'text'}}}]}", HI,
@@ -56,19 +58,25 @@ static const struct good_body good[] = {
     {__LINE__, "{" USER ",'functions':[{'name':'g','parameters':{}}],'function_call':{'name':'g'}}", HI,
      "[{'type':'function','function':{'name':'g','parameters':{}}}]", " choice=required allow=g tool=g={}"},
     {__LINE__, "{" USER ",'response_format':{'type':'json_object'}}", HI, "", " structure=object"},
-    {__LINE__, "{" USER ",'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':true,'schema':{'type':'string'}}}}", HI, "",
+    {__LINE__, "{" USER ",'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':true,"
+           "'schema':{'type':'string'}}}}", HI, "",
      " strict-schema structure=schema"},
     {__LINE__, "{" USER ",'response_format':{'type':'text'},'regex':'a+'}", HI, "", " structure=regex"},
-    {__LINE__, "{'messages':[{'role':'system','content':'a'},{'role':'developer','content':[{'type':'text','text':'b'},{'type':'input_text',"
+    {__LINE__, "{'messages':[{'role':'system','content':'a'},{'role':'developer','content':[{'type':'text','text':'b'},"
+           "{'type':'input_text',"
                "'text':'c'}]},{'role':'user','content':null},{'role':'system','content':'late'}]}",
      "[{'role':'system','content':'a\\n\\nbc'},{'role':'user','content':''},{'role':'system','content':'late'}]", "", ""},
-    {__LINE__, "{'messages':[{'role':'system','content':[{'type':'text','text':'x-anthropic-billing-header: 1'},{'type':'text','text':'S'}]},"
+    {__LINE__, "{'messages':[{'role':'system','content':[{'type':'text','text':'x-anthropic-billing-header: 1'},{'type':'text',"
+           "'text':'S'}]},"
                "{'role':'system','content':'x-anthropic-billing-header: 2\\nT'},{'role':'user','content':'x-anthropic-billing-header:'}]}",
      "[{'role':'system','content':'S\\n\\nT'},{'role':'user','content':'x-anthropic-billing-header:'}]", "", ""},
     {__LINE__, "{'messages':[{'role':'user','content':'q','name':'n','cache_control':{'type':'ephemeral'}},{'role':'assistant','content':[{"
-               "'type':'thinking','thinking':'T'},{'type':'text','text':'A'}],'tool_calls':[{'id':'c1','type':'function','function':{'name':"
-               "'f','arguments':'{\\\"a\\\": 1}'}},{'id':'c2','function':{'name':'g','arguments':''}},{'type':'custom','custom':{'name':'h',"
-               "'input':'raw'}},{'id':'c3','function':{'name':'f','arguments':'not json'}}]},{'role':'tool','tool_call_id':'c1','content':[{"
+               "'type':'thinking','thinking':'T'},{'type':'text','text':'A'}],'tool_calls':[{'id':'c1','type':'function',"
+                   "'function':{'name':"
+               "'f','arguments':'{\\\"a\\\": 1}'}},{'id':'c2','function':{'name':'g','arguments':''}},{'type':'custom',"
+                   "'custom':{'name':'h',"
+               "'input':'raw'}},{'id':'c3','function':{'name':'f','arguments':'not json'}}]},{'role':'tool','tool_call_id':'c1',"
+                   "'content':[{"
                "'type':'text','text':'R'}]},{'role':'function','name':'f','content':'old'}]}",
      "[{'role':'user','content':'q','cache_hint':true},{'role':'assistant','content':'A','reasoning_content':'T','tool_calls':[{'id':'c1',"
      "'type':'function','function':{'name':'f','arguments':{'a':1}}},{'id':'c2','type':'function','function':{'name':'g','arguments':{}}},"
@@ -101,7 +109,8 @@ static const struct bad_body bad[] = {
         "messages[0].content[0]: expected a content part (an object), got 'a'"),
     BAD("{'messages':[{'role':'user','content':[{'type':'text'}]}]}", "missing_required_parameter", "messages[0].content[0].text",
         "messages[0].content[0].text: missing; expected a string"),
-    BAD("{'messages':[{'role':'user','content':[{'type':'image_url','image_url':{}}]}]}", "unsupported_value", "messages[0].content[0].type",
+    BAD("{'messages':[{'role':'user','content':[{'type':'image_url','image_url':{}}]}]}", "unsupported_value",
+           "messages[0].content[0].type",
         "messages[0].content[0].type: 'image_url' is not supported: this model reads text only"),
     BAD("{'messages':[{'role':'user','content':[{'type':'thinking','thinking':''}]}]}", "unsupported_value", "messages[0].content[0].type",
         "messages[0].content[0].type: expected 'text', 'input_text', 'output_text' or 'refusal', got 'thinking'"),
@@ -163,7 +172,8 @@ static const struct bad_body bad[] = {
     BAD("{" USER ",'user':1}", "invalid_type", "user", "user: expected a string, got 1"),
     BAD("{" USER ",'continue_final_message':true}", "invalid_value", "continue_final_message",
         "continue_final_message: only allowed when the last message has the role 'assistant'"),
-    BAD("{'messages':[{'role':'user','content':'x'}],'metadata':'01234567890123456789012345678901234567890123456789012345678901234567890123456789ab'}",
+    BAD("{'messages':[{'role':'user','content':'x'}],"
+           "'metadata':'01234567890123456789012345678901234567890123456789012345678901234567890123456789ab'}",
         "invalid_type", "metadata",
         "metadata: expected an object, got '0123456789012345678901234567890123456789012345678901234567890123456789012345..."),
 };
@@ -173,11 +183,14 @@ static void test_fields(struct api_env *env)
     struct api_request r;
     struct api_error e = {0};
     info_header = "1";
-    json_t *body = parse_json("{" USER ",'n':3,'min_tokens':2,'ignore_eos':true,'cache_prompt':false,'seed':7,'stream':true,'stream_options':{"
+    json_t *body = parse_json("{" USER ",'n':3,'min_tokens':2,'ignore_eos':true,'cache_prompt':false,'seed':7,'stream':true,"
+        "'stream_options':{"
                               "'include_usage':true},'speculative':{'n_max':4},'chat_template_kwargs':{'x':[1],'tools':1},"
-                              "'preserve_thinking':true,'reasoning_effort':'low','add_generation_prompt':false,'reasoning_format':'inline'}");
+                              "'preserve_thinking':true,'reasoning_effort':'low','add_generation_prompt':false,"
+                                  "'reasoning_format':'inline'}");
     if (CHECK(parse(env, body, &r, &e) == 0, "%s", e.message)) {
-        CHECK(r.n == 3 && r.best_of == 3 && r.min_tokens == 2 && r.ignore_end && r.no_cache && r.has_seed && r.sampling.seed == 7, "numbers");
+        CHECK(r.n == 3 && r.best_of == 3 && r.min_tokens == 2 && r.ignore_end && r.no_cache && r.has_seed && r.sampling.seed == 7,
+            "numbers");
         CHECK(r.include_usage && r.draft_max == 4 && !r.no_draft && r.engine_info && r.no_generation_prompt, "switches");
         CHECK(r.reasoning_format == API_REASONING_INLINE && r.thinking_budget == 2048, "thinking");
         check_json(__LINE__, "arguments", r.template_args,
@@ -221,7 +234,8 @@ static json_t *random_value(uint64_t *seed, int depth)
 static json_t *random_message(uint64_t *seed)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
-    static const char *const contents[] = {"Hi", "", " \n", "<think>a</think>b", "<|im_end|>\n<|im_start|>system", "<tool_response>x</tool_response>"};
+    static const char *const contents[] = {"Hi", "", " \n", "<think>a</think>b", "<|im_end|>\n<|im_start|>system",
+        "<tool_response>x</tool_response>"};
     json_t *m = json_object();
     const char *role = roles[rng_next(seed) % 6];
     json_object_set_new(m, "role", json_string(role));

@@ -1,4 +1,5 @@
-/* The writer of chat completions: exact bytes, streamed and whole; random answers whose streams, put together as a client does, are the whole
+/* The writer of chat completions: exact bytes, streamed and whole; random answers whose streams, put together as a client does, are the
+ * whole
  * answer; memory running out at each allocation. */
 #include "api_script.h"
 
@@ -15,7 +16,8 @@ static struct api_request request(bool stream)
     return r;
 }
 
-static const struct api_usage usage_of_end = {.n_prompt = 30, .n_cached = 20, .n_generated = 5, .n_thinking = 2, .queue_s = 0.5, .prompt_s = 0.25,
+static const struct api_usage usage_of_end = {.n_prompt = 30, .n_cached = 20, .n_generated = 5, .n_thinking = 2, .queue_s = 0.5,
+    .prompt_s = 0.25,
                                               .generate_s = 2};
 
 /* Events of one choice, or of two that take turns. */
@@ -56,7 +58,8 @@ static void expect(int line, const struct script *s, const struct api_request *r
 }
 #define EXPECT(s, r, want) expect(__LINE__, s, r, want)
 
-#define HEAD(object) "{\"id\":\"chatcmpl-x\",\"object\":\"" object "\",\"created\":7,\"model\":\"m\",\"system_fingerprint\":\"fp_0123456789\""
+#define HEAD(object) "{\"id\":\"chatcmpl-x\",\"object\":\"" object "\",\"created\":7,\"model\":\"m\"," \
+    "\"system_fingerprint\":\"fp_0123456789\""
 #define CHUNK_OF(index, delta, logprobs, rest) \
     "data: " HEAD("chat.completion.chunk") ",\"choices\":[{\"index\":" index ",\"delta\":" delta ",\"logprobs\":" logprobs rest "}\n\n"
 #define CHUNK(delta) CHUNK_OF("0", delta, "null", ",\"finish_reason\":null}]")
@@ -105,7 +108,8 @@ static void test_usage(void)
 #define NULL_USAGE ",\"finish_reason\":null}],\"usage\":null"
 #define STOP_USAGE ",\"finish_reason\":\"stop\",\"stop_reason\":null}],\"usage\":null"
     EXPECT(&s, &r, CHUNK_OF("0", "{\"role\":\"assistant\",\"content\":\"\"}", "null", NULL_USAGE)
-           CHUNK_OF("1", "{\"role\":\"assistant\",\"content\":\"\"}", "null", NULL_USAGE) CHUNK_OF("0", "{\"content\":\"a\"}", "null", NULL_USAGE)
+           CHUNK_OF("1", "{\"role\":\"assistant\",\"content\":\"\"}", "null", NULL_USAGE) CHUNK_OF("0", "{\"content\":\"a\"}", "null",
+               NULL_USAGE)
            CHUNK_OF("1", "{\"content\":\"a\"}", "null", NULL_USAGE) CHUNK_OF("0", "{}", "null", STOP_USAGE)
            CHUNK_OF("1", "{}", "null", STOP_USAGE TIMINGS) "data: " HEAD("chat.completion.chunk") ",\"choices\":[]," USAGE "}\n\n" DONE);
 }
@@ -142,19 +146,22 @@ static void test_calls(void)
                        .n = 7, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = SIZE_MAX};
     struct api_request stream = request(true), whole = request(false);
     EXPECT(&s, &stream, ROLE
-           CHUNK("{\"tool_calls\":[{\"index\":0,\"id\":\"call_a\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]}")
+           CHUNK("{\"tool_calls\":[{\"index\":0,\"id\":\"call_a\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+               "\"arguments\":\"\"}}]}")
            CHUNK("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"k\\\":\"}}]}")
            CHUNK("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"1}\"}}]}")
            CHUNK("{\"tool_calls\":[{\"index\":1,\"id\":\"call_b\",\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"input\":\"\"}}]}")
            CHUNK("{\"tool_calls\":[{\"index\":1,\"custom\":{\"input\":\"x\\\"\"}}]}") LAST("tool_calls", "null") DONE);
-    EXPECT(&s, &whole, WHOLE(MESSAGE("null") ",\"tool_calls\":[{\"id\":\"call_a\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+    EXPECT(&s, &whole, WHOLE(MESSAGE("null") ",\"tool_calls\":[{\"id\":\"call_a\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+        "\"arguments\":"
                              "\"{\\\"k\\\":1}\"}},{\"id\":\"call_b\",\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"input\":\"x\\\"\"}}]",
                              "null", "tool_calls", "null"));
     stream.legacy_functions = whole.legacy_functions = true;
     EXPECT(&s, &stream, ROLE CHUNK("{\"function_call\":{\"name\":\"f\",\"arguments\":\"\"}}")
            CHUNK("{\"function_call\":{\"arguments\":\"{\\\"k\\\":\"}}") CHUNK("{\"function_call\":{\"arguments\":\"1}\"}}")
            LAST("function_call", "null") DONE);
-    EXPECT(&s, &whole, WHOLE(MESSAGE("null") ",\"function_call\":{\"name\":\"f\",\"arguments\":\"{\\\"k\\\":1}\"}", "null", "function_call", "null"));
+    EXPECT(&s, &whole, WHOLE(MESSAGE("null") ",\"function_call\":{\"name\":\"f\",\"arguments\":\"{\\\"k\\\":1}\"}", "null",
+        "function_call", "null"));
 }
 
 static void test_logprobs(void)
@@ -174,7 +181,8 @@ static void test_logprobs(void)
     s.events[0].n_logprobs = 2;
     stream.n_logprobs = whole.n_logprobs = 1;
 #define LOGPROBS                                                                                                                     \
-    "{\"content\":[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97],\"top_logprobs\":[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97]}]}," \
+    "{\"content\":[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97],\"top_logprobs\":[{\"token\":\"a\",\"logprob\":-0.25," \
+        "\"bytes\":[97]}]}," \
     "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-9999.0,\"bytes\":[195],\"top_logprobs\":[]}],\"refusal\":null}"
     EXPECT(&s, &stream, ROLE CHUNK_OF("0", "{\"content\":\"a\"}", LOGPROBS, ",\"finish_reason\":null}]") LAST("stop", "null") DONE);
     EXPECT(&s, &whole, WHOLE(MESSAGE("\"a\""), LOGPROBS, "stop", "null"));
@@ -210,7 +218,8 @@ static void test_engine(void)
     CHECK(json_integer_value(json_object_get(spec, "drafted")) == 3 && json_integer_value(json_object_get(spec, "accepted")) == 2 &&
               json_is_null(json_object_get(spec, "why_off")) && !strcmp(json_string_value(json_object_get(spec, "type")), "mtp"),
           "%s", strbuf_str(&b));
-    CHECK(!strcmp(json_string_value(json_object_get(cache, "source")), "ram") && json_integer_value(json_object_get(cache, "hit_tokens")) == 1 &&
+    CHECK(!strcmp(json_string_value(json_object_get(cache, "source")), "ram") && json_integer_value(json_object_get(cache,
+        "hit_tokens")) == 1 &&
               !strcmp(json_string_value(json_object_get(cache, "miss_reason")), "diverged") &&
               json_integer_value(json_object_get(json_object_get(cache, "diverged_at"), "token")) == 1,
           "%s", strbuf_str(&b));
@@ -268,7 +277,8 @@ static json_t *assemble(char *text, const char **reason)
         if (json_object_get(delta, "tool_calls"))
             add_call(message, json_array_get(json_object_get(delta, "tool_calls"), 0));
         if (json_is_string(finish))
-            *reason = !strcmp(json_string_value(finish), "stop") ? "stop" : !strcmp(json_string_value(finish), "length") ? "length" : "tool_calls";
+            *reason = !strcmp(json_string_value(finish), "stop") ? "stop" : !strcmp(json_string_value(finish), "length") ? "length" :
+                "tool_calls";
         json_decref(chunk);
     }
     CHECK(done && *text == '\0', "the stream ends in '%s'", text);
@@ -326,7 +336,8 @@ static void test_random(void)
 
 static void test_memory(void)
 {
-    struct script s = {.events = {THINK("why"), THINK_END(), TEXT("A"), CALL("call_a", "f"), ARGS("call_a", "f", "{}"), CALL_END("call_a", "f", "{}")},
+    struct script s = {.events = {THINK("why"), THINK_END(), TEXT("A"), CALL("call_a", "f"), ARGS("call_a", "f", "{}"),
+        CALL_END("call_a", "f", "{}")},
                        .n = 6, .end = {.finish = API_FINISH_STOP_STRING, .stop_string = "E"}, .keepalive_at = 2};
     for (int streams = 0; streams < 2; streams++) {
         struct api_request r = request(streams);

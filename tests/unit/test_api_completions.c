@@ -58,7 +58,8 @@ static void test_bodies(void)
     small.n_ctx = 2;
     json_t *body = parse_json("{'prompt':[1,2,3]}");
     CHECK(parse(&small, body, &r, &e) == -1 && e.n_ctx == 2 && e.n_prompt == 3 && !strcmp(e.param, "prompt") &&
-              !strcmp(e.message, "prompt: this model's maximum context length is 2 tokens, but the prompt has 3; at most 1 leave room for an answer"),
+              !strcmp(e.message, "prompt: this model's maximum context length is 2 tokens, but the prompt has 3; at most 1 leave room "
+                  "for an answer"),
           "%s", e.message);
     json_decref(body);
     body = parse_json("{'prompt':[1,2],'max_tokens':0,'echo':true}"); /* a score needs no room */
@@ -123,7 +124,8 @@ static int run(const struct play *p, struct strbuf *out)
             rc = w->ops->event(w, i, &event);
         }
     for (int32_t i = 0; !rc && i < p->n_choices && !p->fails; i++)
-        rc = w->ops->choice_end(w, i, &(struct api_choice_end){.finish = i ? API_FINISH_LENGTH : API_FINISH_STOP_STRING, .stop_string = i ? NULL : "E"});
+        rc = w->ops->choice_end(w, i, &(struct api_choice_end){.finish = i ? API_FINISH_LENGTH : API_FINISH_STOP_STRING, .stop_string =
+            i ? NULL : "E"});
     if (!rc && p->fails) {
         api_error_set(&e, 500, "backend_error", NULL, "broken");
         rc = w->ops->fail(w, &e);
@@ -147,14 +149,17 @@ static void expect(int line, const struct play *p, const char *want)
 }
 #define EXPECT(p, want) expect(__LINE__, p, want)
 
-#define HEAD "{\"id\":\"cmpl-x\",\"object\":\"text_completion\",\"created\":7,\"model\":\"skua-test\",\"system_fingerprint\":null,\"choices\":["
+#define HEAD "{\"id\":\"cmpl-x\",\"object\":\"text_completion\",\"created\":7,\"model\":\"skua-test\",\"system_fingerprint\":null," \
+    "\"choices\":["
 #define TIMINGS                                                                                                                      \
-    ",\"timings\":{\"cache_n\":0,\"prompt_n\":2,\"prompt_ms\":0.0,\"prompt_per_token_ms\":0.0,\"prompt_per_second\":0.0,\"predicted_n\":3," \
-    "\"predicted_ms\":0.0,\"predicted_per_token_ms\":0.0,\"predicted_per_second\":0.0,\"queue_ms\":0.0,\"draft_n\":0,\"draft_n_accepted\":0}"
+    ",\"timings\":{\"cache_n\":0,\"prompt_n\":2,\"prompt_ms\":0.0,\"prompt_per_token_ms\":0.0,\"prompt_per_second\":0.0," \
+    "\"predicted_n\":3,\"predicted_ms\":0.0,\"predicted_per_token_ms\":0.0,\"predicted_per_second\":0.0,\"queue_ms\":0.0,\"draft_n\":0," \
+    "\"draft_n_accepted\":0}"
 #define USAGE                                                                                                                        \
     "\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":3,\"total_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":0},"     \
     "\"completion_tokens_details\":{\"reasoning_tokens\":0,\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}"
-#define CHOICE(index, text, logprobs, finish) "{\"index\":" index ",\"text\":\"" text "\",\"logprobs\":" logprobs ",\"finish_reason\":" finish "}"
+#define CHOICE(index, text, logprobs, finish) \
+    "{\"index\":" index ",\"text\":\"" text "\",\"logprobs\":" logprobs ",\"finish_reason\":" finish "}"
 #define STOPPED "\"stop\",\"stop_reason\":\"E\""
 #define FULL "\"length\",\"stop_reason\":null"
 #define WHOLE(choices) HEAD choices "]," USAGE TIMINGS "}"
@@ -169,8 +174,8 @@ static void test_answers(void)
     EXPECT(&p, WHOLE(CHOICE("0", "abcd", "null", STOPPED)));
     p.body = "{'prompt':'ab','stream':true,'stream_options':{'include_usage':true}}";
     EXPECT(&p, "data: " HEAD CHOICE("0", "c", "null", "null") "],\"usage\":null}\n\n" "data: " HEAD CHOICE("0", "d", "null", "null")
-           "],\"usage\":null}\n\n" "data: " HEAD CHOICE("0", "", "null", STOPPED) "],\"usage\":null" TIMINGS "}\n\n" "data: " HEAD "]," USAGE
-           "}\n\n" DONE);
+           "],\"usage\":null}\n\n" "data: " HEAD CHOICE("0", "", "null", STOPPED) "],\"usage\":null" TIMINGS "}\n\n" "data: " HEAD "],"
+           USAGE "}\n\n" DONE);
     p.body = "{'prompt':['a','b'],'n':2}";
     p.n_choices = 4;
     p.texts[1] = "x";
@@ -197,15 +202,18 @@ static void test_scores(void)
            "{\"z\":-0.125,\"c\":-0.25},{\"z\":-0.125}],\"text_offset\":[0,1,2,3]}", STOPPED)));
     p.body = "{'prompt':'a','logprobs':0,'stream':true}";
     p.texts[0] = "c";
-    EXPECT(&p, CHUNK(CHOICE("0", "c", "{\"tokens\":[\"c\"],\"token_logprobs\":[-0.25],\"top_logprobs\":[{\"c\":-0.25}],\"text_offset\":[0]}", "null"))
+    EXPECT(&p, CHUNK(CHOICE("0", "c", "{\"tokens\":[\"c\"],\"token_logprobs\":[-0.25],\"top_logprobs\":[{\"c\":-0.25}],"
+        "\"text_offset\":[0]}", "null"))
            "data: " HEAD CHOICE("0", "", "null", STOPPED) "]" TIMINGS "}\n\n" DONE);
     p.body = "{'prompt':'a','logprobs':0,'stream':true,'echo':true}";
     EXPECT(&p, CHUNK(CHOICE("0", "a", "{\"tokens\":[\"a\"],\"token_logprobs\":[null],\"top_logprobs\":[null],\"text_offset\":[0]}", "null"))
-           CHUNK(CHOICE("0", "c", "{\"tokens\":[\"c\"],\"token_logprobs\":[-0.25],\"top_logprobs\":[{\"c\":-0.25}],\"text_offset\":[1]}", "null"))
+           CHUNK(CHOICE("0", "c", "{\"tokens\":[\"c\"],\"token_logprobs\":[-0.25],\"top_logprobs\":[{\"c\":-0.25}],"
+               "\"text_offset\":[1]}", "null"))
            "data: " HEAD CHOICE("0", "", "null", STOPPED) "]" TIMINGS "}\n\n" DONE);
     p.texts[0] = ""; /* only scores */
     p.body = "{'prompt':'a','logprobs':0,'max_tokens':0,'echo':true}";
-    EXPECT(&p, WHOLE(CHOICE("0", "a", "{\"tokens\":[\"a\"],\"token_logprobs\":[null],\"top_logprobs\":[null],\"text_offset\":[0]}", STOPPED)));
+    EXPECT(&p, WHOLE(CHOICE("0", "a", "{\"tokens\":[\"a\"],\"token_logprobs\":[null],\"top_logprobs\":[null],\"text_offset\":[0]}",
+        STOPPED)));
     p.fails = true;
 #define ERROR "{\"error\":{\"message\":\"broken\",\"type\":\"server_error\",\"param\":null,\"code\":\"backend_error\"}}"
     EXPECT(&p, ERROR);

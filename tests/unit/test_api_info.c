@@ -43,7 +43,8 @@ static void expect(int line, info_fn *fn, const char *body, const char *want)
         int failed = fn(b, &out, &e);
         done = fault_alloc_count() < n;
         fault_set_alloc(0, false);
-        CHECK(done ? failed == 0 : failed == -1 && e.status == 503 && !strcmp(e.code, "out_of_memory"), "line %d, allocation %d: %d %d %s", line,
+        CHECK(done ? failed == 0 : failed == -1 && e.status == 503 && !strcmp(e.code, "out_of_memory"),
+            "line %d, allocation %d: %d %d %s", line,
               (int)n, failed, e.status, e.message);
         strbuf_free(&out);
         CHECK(mem_live_blocks() == live, "line %d, allocation %d leaves memory behind", line, (int)n);
@@ -61,7 +62,8 @@ static void test_models(void)
     "'embedding':false},'meta':{'n_params':15642416,'size_bytes':17025216,'n_ctx_train':4096,'n_ctx':4096,'vocab_size':8192,"         \
     "'quantization':'Q8_0','architecture':'qwen35','draft':{'type':'mtp','file':null,'verdict':'ok'}}}"
     EXPECT(models, "{}", "{'object':'list','data':[" MODEL "],'models':[]}");
-    EXPECT(models, "{'anthropic':1}", "{'object':'list','data':[" MODEL "],'models':[],'first_id':'lab/tiny','last_id':'lab/tiny','has_more':false}");
+    EXPECT(models, "{'anthropic':1}", "{'object':'list','data':[" MODEL
+        "],'models':[],'first_id':'lab/tiny','last_id':'lab/tiny','has_more':false}");
     EXPECT(model, "{'id':'lab/tiny'}", MODEL);
     EXPECT(model, "{'id':'lab%2Ftiny'}", MODEL);
     EXPECT(model, "{'id':'b'}", MODEL);
@@ -77,7 +79,8 @@ static void test_tokens(void)
     snprintf(want, sizeof want, "{'tokens':[%d,%d],'count':2,'max_model_len':4096}", ids[0], ids[1]);
     EXPECT(tokenize, "{'content':'<|im_end|>a'}", want);
     EXPECT(tokenize, "{'prompt':'<|im_end|>a','add_special':true}", want);
-    snprintf(want, sizeof want, "{'tokens':[{'id':%d,'piece':'<|im_end|>'},{'id':%d,'piece':'a'}],'count':2,'max_model_len':4096}", ids[0], ids[1]);
+    snprintf(want, sizeof want, "{'tokens':[{'id':%d,'piece':'<|im_end|>'},{'id':%d,'piece':'a'}],'count':2,'max_model_len':4096}",
+        ids[0], ids[1]);
     EXPECT(tokenize, "{'content':'<|im_end|>a','with_pieces':true}", want);
     snprintf(want, sizeof want, "{'tokens':[%d,%d]}", ids[0], ids[1]);
     EXPECT(detokenize, want, "{'content':'<|im_end|>a'}");

@@ -140,6 +140,8 @@ static void test_calls(void)
            STOP("0") END("\"max_tokens\"", "null", "9", "0"));
     s.events[2] = CALL_CUT("toolu_1", "read", "[1]");
     EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{}"), "\"max_tokens\"", "null", USAGE("9", "0")));
+    s.events[2] = CALL_CUT("toolu_1", "read", "{\"a\":\"\\u0000\",\"b\":1,\"b\":2}"); /* as it is, whatever a reader makes of it */
+    EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{\"a\":\"\\u0000\",\"b\":1,\"b\":2}"), "\"max_tokens\"", "null", USAGE("9", "0")));
     s.n = 2; /* and one whose end nobody told */
     EXPECT(&s, &whole, MESSAGE(TOOL("toolu_1", "read", "{}"), "\"max_tokens\"", "null", USAGE("9", "0")));
     s.events[1] = ARGS("toolu_1", "read", "{\"a\":1}");
@@ -354,6 +356,27 @@ static void test_no_memory(void)
     }
 }
 
+/* The same, and then the answer fails with it: the stream ends with that error, each event whole. */
+static void test_recovery(void)
+{
+    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("toolu_1", "read"), ARGS("toolu_1", "read", "{}"),
+                                  CALL_END("toolu_1", "read", "{}")},
+                       .n = 6, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = 2, .recover = true};
+    struct api_request q = request(true);
+    for (uint64_t n = 2, rc = 1; rc; n++) { /* the first makes the writer */
+        struct strbuf got = {0};
+        struct sse_event events[64];
+        strbuf_reserve(&got, 1 << 16);
+        fault_set_alloc(n, true);
+        rc = script_play(messages_writer_new(), &s, &env, &q, &got) != 0;
+        fault_set_alloc(0, false);
+        int count = sse_read(got.data, events, 64);
+        CHECK(count > 0 && strcmp(events[count - 1].name, rc ? "error" : "message_stop") == 0, "allocation %d: %d events", (int)n, count);
+        sse_free(events, count);
+        strbuf_free(&got);
+    }
+}
+
 /* ---- seals ---- */
 
 static void test_seals(void)
@@ -393,6 +416,7 @@ int main(void)
     test_engine();
     test_random();
     test_no_memory();
+    test_recovery();
     test_seals();
     return support_finish("test_api_messages");
 }

@@ -25,7 +25,7 @@ static const struct good_body good[] = {
     {__LINE__, "{'model':'gpt','max_tokens':0,'stream':true,'messages':[" USER "],'stop_sequences':['A','B'],'temperature':0.5,'top_k':7,"
      "'metadata':{'user_id':'u'},'service_tier':'auto','container':'c','mcp_servers':[],'context_management':{'edits':[]},'betas':['x'],"
      "'inference_geo':'eu','speed':'fast','cache_control':{'type':'ephemeral'},'diagnostics':null}",
-     "[" USER "]", "", " stream max=0 top-k=7 temperature=0.5 stop=A stop=B"},
+     "[" USER "]", "", " stream max=0 top-k=7 temperature=0.5 model=gpt stop=A stop=B"},
     /* system texts */
     {__LINE__, "{'max_tokens':5,'system':'be brief','messages':[" USER "]}", "[{'role':'system','content':'be brief'},"
      USER "]", "", " max=5"},

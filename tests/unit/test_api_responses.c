@@ -475,6 +475,31 @@ static void test_no_memory(void)
     }
 }
 
+/* The same, and then the answer fails with it: the stream still ends as it must, each event whole. */
+static void test_recovery(void)
+{
+    struct script s = {.events = {THINK("because"), THINK_END(), TEXT("Hi"), CALL("call_1", "read"), ARGS("call_1", "read", "{}"),
+                                  CALL_END("call_1", "read", "{}")},
+                       .n = 6, .end = {.finish = API_FINISH_CALLS}, .keepalive_at = 2, .recover = true};
+    struct api_request q = request(true);
+    for (uint64_t n = 2, rc = 1; rc; n++) { /* the first makes the writer */
+        struct strbuf got = {0};
+        struct sse_event events[64];
+        strbuf_reserve(&got, 1 << 16);
+        fault_set_alloc(n, true);
+        rc = script_play(responses_writer_new(), &s, &env, &q, &got) != 0;
+        fault_set_alloc(0, false);
+        int count = sse_read(got.data, events, 64);
+        const char *last = count > 0 ? events[count - 1].name : "";
+        CHECK(count > 0 && strcmp(last, !rc ? "response.completed" : count == 1 ? "error" : "response.failed") == 0,
+              "allocation %d: %d events, %s", (int)n, count, last);
+        for (int i = 0; i < count; i++)
+            CHECK(json_integer_value(json_object_get(events[i].data, "sequence_number")) == i, "allocation %d: event %d", (int)n, i);
+        sse_free(events, count);
+        strbuf_free(&got);
+    }
+}
+
 int main(void)
 {
     json_use_mem();
@@ -488,6 +513,7 @@ int main(void)
     test_engine();
     test_random();
     test_no_memory();
+    test_recovery();
     json_decref(echo);
     return support_finish("test_api_responses");
 }
