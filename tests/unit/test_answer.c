@@ -428,6 +428,46 @@ static void test_bound(void **state)
     json_decref(schema);
 }
 
+/* A long value of a strict tool, and what may not be in it: depth does not grow, and the end is found. */
+static void test_long_value(void **state)
+{
+    static const char begin[] = "\n<function=get>\n<parameter=city>\n",
+    end[] = "\n</parameter>\n<parameter=n>\n7\n</parameter>\n</function>\n"
+                                                                             "</tool_call>";
+    json_t *json = json_loads(strict_tools, 0, NULL);
+    const json_t *t = json_array_get(json, 0);
+    struct api_tool list[] = {{.name = "get", .strict = true, .parameters = json_object_get(t, "parameters")}};
+    struct api_request r = base;
+    struct strbuf script = {0};
+    struct driver d;
+    (void)state;
+    r.tools = list;
+    r.n_tools = 1;
+    r.tool_choice = API_TOOLS_REQUIRED;
+    struct answer_plan *p = plan_of(&r);
+    strbuf_puts(&script, begin);
+    for (int i = 0; i < 2000; i++)
+        strbuf_puts(&script, i % 2 ? "a</p\n" : "<\xE2\x82\xAC");
+    strbuf_puts(&script, end);
+    driver_begin(&d, tokenizer, p);
+    while (d.n_forced && !d.rc)
+        driver_token(&d, 0);
+    for (size_t i = 0; i < script.len && !d.rc; i++) {
+        if (i == sizeof begin - 1 + 30) /* in the value, at the beginning of a line or not */
+            CHECK(!driver_allows(&d, END_CALL_TAG) && !driver_allows(&d, CALL_TAG) && !driver_allows(&d, END_TOKEN),
+                  "no tag inside a value");
+        driver_token(&d, (unsigned char)script.data[i]);
+    }
+    driver_token(&d, END_TOKEN);
+    driver_end(&d, SKUA_FINISH_END_TOKEN);
+    CHECK(d.rc == 0 && !d.not_allowed && fits_get(strbuf_str(&d.args)) && d.args.len > 8000, "%s %zu bytes", d.rc ? d.err.message : "",
+          d.args.len);
+    driver_free(&d);
+    answer_plan_free(p);
+    strbuf_free(&script);
+    json_decref(json);
+}
+
 static void test_refusals(void **state)
 {
     json_t *schema = json_loads("{\"type\": \"object\", \"not\": {}}", 0, NULL);
@@ -551,6 +591,7 @@ int main(void)
         cmocka_unit_test(test_channels),         cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_formats),
         cmocka_unit_test(test_counts),           cmocka_unit_test(test_budgets),      cmocka_unit_test(test_ends_of_thinking),
         cmocka_unit_test(test_logprobs),         cmocka_unit_test(test_no_choice),    cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_long_value),
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_replay),       cmocka_unit_test(test_memory),
     };
     skua_error err;
