@@ -468,6 +468,34 @@ static void test_long_value(void **state)
     json_decref(json);
 }
 
+/* A token that no mask let pass does not end the answer: it is not bound any more, and that is counted. */
+static void test_relaxed(void **state)
+{
+    json_t *schema = json_loads(schema_text, 0, NULL);
+    struct answer_counters before, after;
+    struct api_request r = base;
+    struct driver d;
+    (void)state;
+    r.n_tools = 0;
+    r.structure = API_JSON_SCHEMA;
+    r.schema = schema;
+    struct answer_plan *p = plan_of(&r);
+    answer_get_counters(shared, &before);
+    driver_begin(&d, tokenizer, p);
+    driver_token(&d, '{');
+    CHECK(d.next.mask && !driver_allows(&d, 'x') && !driver_allows(&d, END_TOKEN), "bound");
+    driver_token(&d, tokenizer_find(tokenizer, "x{", 2));
+    CHECK(d.rc == 0 && !d.next.mask, "not bound any more");
+    driver_token(&d, END_TOKEN);
+    driver_end(&d, SKUA_FINISH_END_TOKEN);
+    answer_get_counters(shared, &after);
+    CHECK(strcmp(strbuf_str(&d.text), "{x{") == 0 && after.schema_relaxed == before.schema_relaxed + 1, "%s", strbuf_str(&d.text));
+    driver_free(&d);
+    answer_plan_free(p);
+    strbuf_free(&r.warnings);
+    json_decref(schema);
+}
+
 static void test_refusals(void **state)
 {
     json_t *schema = json_loads("{\"type\": \"object\", \"not\": {}}", 0, NULL);
@@ -591,7 +619,7 @@ int main(void)
         cmocka_unit_test(test_channels),         cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_formats),
         cmocka_unit_test(test_counts),           cmocka_unit_test(test_budgets),      cmocka_unit_test(test_ends_of_thinking),
         cmocka_unit_test(test_logprobs),         cmocka_unit_test(test_no_choice),    cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_long_value),
+        cmocka_unit_test(test_long_value),       cmocka_unit_test(test_relaxed),
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_replay),       cmocka_unit_test(test_memory),
     };
     skua_error err;
