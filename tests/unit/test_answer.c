@@ -119,7 +119,14 @@ static void test_counts(void **state)
     struct api_request r = base;
     const char two[] = "<tool_call>\n<function=get></function></tool_call>\n<tool_call>\n<function=get_all></function></tool_call>\nx";
     (void)state;
+    struct answer_counters before, after;
+    answer_get_counters(shared, &before);
+    expect("openers of nothing", &r, "a <tool_call> b\n<tool_call>", false, "text(a <tool_call> b\n<tool_call>)", API_FINISH_STOP, 0);
+    answer_get_counters(shared, &after);
+    CHECK(after.parse_fallbacks == before.parse_fallbacks + 60 && after.calls == before.calls, "openers that were text are counted");
     expect("two calls", &r, two, false, "call get args({})done({})call get_all args({})done({})text(x)", API_FINISH_CALLS, -1);
+    answer_get_counters(shared, &before);
+    CHECK(before.calls == after.calls + 60, "calls are counted");
     r.parallel_calls = false;
     expect("one call", &r, two, false, "call get args({})done({})", API_FINISH_CALLS, -1);
     r.parallel_calls = true;
