@@ -144,23 +144,23 @@ static int32_t beginning(const struct answer *a, const char *bytes, size_t n, si
     return -1;
 }
 
-/* Of a token only the first n bytes are allowed; they were read. Others take its place that print just these. */
-static int cut_token(struct answer *a, const struct batch_token *t, size_t n, int32_t *replace)
+/* Of a token only the first n bytes are allowed; they were read. Others take its place that print just these: *replace and a->rest; -1:
+   there are none. */
+static int find_replacement(struct answer *a, const struct batch_token *t, size_t n, int32_t *replace)
 {
-    size_t len, at;
-    *replace = beginning(a, t->bytes, n, &len);
+    size_t len = 0, at;
+    *replace = a->replacing || a->skip ? -1 : beginning(a, t->bytes, n, &len);
     a->rest.n = 0;
-    for (at = len; *replace >= 0 && at < n; at += len) {
+    for (at = *replace >= 0 ? len : n; at < n; at += len) {
         int32_t id = beginning(a, t->bytes + at, n - at, &len);
-        if (id < 0)
-            break;
+        if (id < 0) {
+            *replace = -1;
+            a->rest.n = 0;
+            return 0;
+        }
         if (token_vec_push(&a->rest, (uint32_t)id))
             return error_nomem(a->err, "forced tokens", n);
     }
-    if (*replace < 0 || at < n || a->replacing || a->skip)
-        return error_set(a->err, SKUA_ESTATE, "token %d is not allowed here, and no other ones are a beginning of it", (int)t->id);
-    a->skip = n;
-    a->replacing = true;
     return 0;
 }
 
@@ -396,12 +396,22 @@ int answer_token(struct answer *a, const struct batch_token *t, int32_t *replace
     if (rc)
         return parser_error(a, rc);
     a->n_read += n_allowed;
-    if (n_allowed < n) {
+    if (n_allowed == n || a->closed)
+        return settle(a, t, thinking, next);
+    rc = find_replacement(a, t, n_allowed, replace);
+    if (rc)
+        return rc;
+    if (*replace >= 0) {
         held_forget_last(a, t->id);
+        a->skip = n_allowed;
         a->skip_thinking = thinking;
-        return cut_token(a, t, n_allowed, replace);
+        a->replacing = true;
+        return 0;
     }
-    return settle(a, t, thinking, next);
+    relax(a); /* no mask let it pass, or the grammar's limits ran out: the rest is not bound */
+    rc = tool_parse_push(&a->parser, t->bytes + skipped + n_allowed, n - n_allowed);
+    a->n_read += n - n_allowed;
+    return rc ? parser_error(a, rc) : settle(a, t, thinking, next);
 }
 
 static enum api_finish how_ended(const struct answer *a, enum skua_finish finish)

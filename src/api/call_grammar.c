@@ -22,8 +22,6 @@ struct words {
     bool failed;
 };
 
-static const char end_parameter[] = "</parameter>";
-
 static int32_t child_of(const struct words *w, int32_t node, unsigned char c)
 {
     int32_t k = w->nodes[node].child;
@@ -53,12 +51,12 @@ static int32_t add_node(struct words *w, int32_t parent, unsigned char c)
     return w->n++;
 }
 
-static void add_word(struct words *w, const char *word, size_t n, bool ends)
+static void add_word(struct words *w, const char *word, bool ends)
 {
     int32_t at = 0;
-    for (size_t i = 0; i < n && !w->failed; i++) {
-        int32_t next = child_of(w, at, (unsigned char)word[i]);
-        at = next ? next : add_node(w, at, (unsigned char)word[i]);
+    for (; *word && !w->failed; word++) {
+        int32_t next = child_of(w, at, (unsigned char)*word);
+        at = next ? next : add_node(w, at, (unsigned char)*word);
     }
     if (!w->failed) {
         w->nodes[at].whole = true;
@@ -118,31 +116,18 @@ static grammar_expr node_body(struct grammar_builder *b, const struct words *w, 
     return grammar_alt(b, alternatives, n);
 }
 
-static bool is_ascii(const char *s, size_t n)
-{
-    while (n && (unsigned char)*s < 0x80)
-        s++, n--;
-    return !n;
-}
-
-#define MAX_NODES 4000 /* of the words: keys beyond are not looked for in values */
-
-/* From behind the line break after <parameter=KEY> to behind </parameter>. */
-static grammar_expr text_value(struct grammar_builder *b, const struct tool_def *def)
+/* From behind the line break after <parameter=KEY> to behind </parameter>. strict: no line may look like the beginning of another
+   parameter, which could be one of another type. */
+static grammar_expr text_value(struct grammar_builder *b, bool strict)
 {
     struct words w = {0};
-    struct strbuf key = {0};
     grammar_expr start = 0;
     add_node(&w, 0, 0);
-    add_word(&w, end_parameter, sizeof end_parameter - 1, true);
-    add_word(&w, "</tool_call>", 12, false);
-    for (size_t i = 0; i < def->n_keys && w.n < MAX_NODES; i++) {
-        strbuf_clear(&key);
-        strbuf_printf(&key, "\n<parameter=%s>", def->keys[i].name);
-        if (is_ascii(strbuf_str(&key), key.len))
-            add_word(&w, strbuf_str(&key), key.len, false);
-    }
-    if (w.failed || strbuf_failed(&key)) {
+    add_word(&w, "</parameter>", true);
+    add_word(&w, "</tool_call>", false);
+    if (strict)
+        add_word(&w, "\n<parameter=", false);
+    if (w.failed) {
         skua_error err;
         error_nomem(&err, "grammar of a tool", (size_t)w.cap * sizeof *w.nodes);
         grammar_builder_fail(b, &err);
@@ -154,23 +139,23 @@ static grammar_expr text_value(struct grammar_builder *b, const struct tool_def 
             grammar_rule_set(b, w.nodes[i].rule, w.nodes[i].whole ? grammar_nothing(b) : node_body(b, &w, i));
         start = w.nodes[next_node(&w, 0, '\n')].rule; /* a value's first line is a line's beginning */
     }
-    strbuf_free(&key);
     mem_free(w.nodes);
     return start;
 }
 
 static grammar_expr literal(struct grammar_builder *b, const char *s) { return grammar_literal(b, s, strlen(s)); }
 
-/* One of the strings that enum lists; 0: it does not, or not only such. */
-static grammar_expr enum_value(struct grammar_builder *b, const json_t *schema)
+/* One of the strings that enum lists, or the one of const; 0: there are none, or not only such. */
+static grammar_expr listed_value(struct grammar_builder *b, const json_t *schema)
 {
-    const json_t *values = json_object_get(schema, "enum");
+    const json_t *values = json_object_get(schema, "enum"), *constant = json_object_get(schema, "const");
     grammar_expr any = 0;
-    for (size_t i = 0; i < json_array_size(values); i++) {
-        const char *s = json_string_value(json_array_get(values, i));
+    for (size_t i = 0; i < (constant ? 1 : json_array_size(values)); i++) {
+        const json_t *value = constant ? constant : json_array_get(values, i);
+        const char *s = json_string_value(value);
         if (!s || strstr(s, "</"))
             return 0;
-        grammar_expr one = grammar_literal(b, s, json_string_length(json_array_get(values, i)));
+        grammar_expr one = grammar_literal(b, s, json_string_length(value));
         any = any ? grammar_alt2(b, any, one) : one;
     }
     return any ? grammar_seq2(b, any, literal(b, "\n</parameter>")) : 0;
@@ -182,7 +167,7 @@ static grammar_expr parameter(struct grammar_builder *b, const struct tool_def *
 {
     grammar_expr value = text;
     if (typed && (key->types & TOOL_STRING)) {
-        grammar_expr listed = enum_value(b, key->schema);
+        grammar_expr listed = listed_value(b, key->schema);
         value = listed ? listed : text;
     } else if (typed) {
         value = grammar_seq2(b, grammar_schema(b, def->parameters, key->schema, true, warnings), literal(b, "\n</parameter>"));
@@ -202,9 +187,9 @@ static bool is_required(const struct tool_def *def, const char *name)
     return false;
 }
 
-static grammar_expr strict_parameters(struct grammar_builder *b, const struct tool_def *def, struct strbuf *warnings)
+static grammar_expr strict_parameters(struct grammar_builder *b, const struct tool_def *def, grammar_expr text, struct strbuf *warnings)
 {
-    grammar_expr text = text_value(b, def), all = grammar_empty(b);
+    grammar_expr all = grammar_empty(b);
     for (size_t i = 0; i < def->n_keys; i++) {
         grammar_expr one = parameter(b, def, &def->keys[i], text, true, warnings);
         all = grammar_seq2(b, all, is_required(def, def->keys[i].name) ? one : grammar_optional(b, one));
@@ -213,10 +198,10 @@ static grammar_expr strict_parameters(struct grammar_builder *b, const struct to
 }
 
 /* Any declared parameters with any text; of tools that declare none, any simple names. */
-static grammar_expr free_parameters(struct grammar_builder *b, const struct tool_def *def)
+static grammar_expr free_parameters(struct grammar_builder *b, const struct tool_def *def, grammar_expr text)
 {
     static const struct grammar_range letters[] = {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {'_', '_'}};
-    grammar_expr text = text_value(b, def), any = grammar_nothing(b);
+    grammar_expr any = grammar_nothing(b);
     for (size_t i = 0; i < def->n_keys; i++)
         any = grammar_alt2(b, any, parameter(b, def, &def->keys[i], text, false, NULL));
     if (!def->n_keys) {
@@ -227,9 +212,9 @@ static grammar_expr free_parameters(struct grammar_builder *b, const struct tool
     return grammar_repeat(b, grammar_rule_of(b, "parameter", any), 0, def->n_keys ? (uint32_t)def->n_keys : 64);
 }
 
-static grammar_expr custom_parameters(struct grammar_builder *b, const struct tool_def *def)
+static grammar_expr custom_parameters(struct grammar_builder *b, grammar_expr text)
 {
-    grammar_expr parts[] = {literal(b, "<parameter=input>\n"), text_value(b, def), literal(b, "\n")};
+    grammar_expr parts[] = {literal(b, "<parameter=input>\n"), text, literal(b, "\n")};
     return grammar_seq(b, parts, 3);
 }
 
@@ -237,14 +222,14 @@ int call_grammar_compile(const void *call_grammar, struct strbuf *warnings, stru
 {
     const struct call_grammar *c = call_grammar;
     struct grammar_builder *b = grammar_builder_new();
-    grammar_expr calls = grammar_nothing(b);
+    grammar_expr calls = grammar_nothing(b), text = text_value(b, false), strict_text = text_value(b, true);
     for (size_t i = 0; i < c->tools->n; i++) {
         const struct tool_def *def = &c->tools->defs[i];
         grammar_expr body = grammar_empty(b);
         if (def->strict || c->whole) {
-            grammar_expr parameters = def->custom   ? custom_parameters(b, def)
-                                      : def->strict ? strict_parameters(b, def, warnings)
-                                                    : free_parameters(b, def);
+            grammar_expr parameters = def->custom   ? custom_parameters(b, text)
+                                      : def->strict ? strict_parameters(b, def, strict_text, warnings)
+                                                    : free_parameters(b, def, text);
             grammar_expr parts[] = {literal(b, "\n"), parameters, literal(b, "</function>\n</tool_call>")};
             body = grammar_seq(b, parts, 3);
         }

@@ -119,7 +119,14 @@ static void test_counts(void **state)
     struct api_request r = base;
     const char two[] = "<tool_call>\n<function=get></function></tool_call>\n<tool_call>\n<function=get_all></function></tool_call>\nx";
     (void)state;
+    struct answer_counters before, after;
+    answer_get_counters(shared, &before);
+    expect("openers of nothing", &r, "a <tool_call> b\n<tool_call>", false, "text(a <tool_call> b\n<tool_call>)", API_FINISH_STOP, 0);
+    answer_get_counters(shared, &after);
+    CHECK(after.parse_fallbacks == before.parse_fallbacks + 60 && after.calls == before.calls, "openers that were text are counted");
     expect("two calls", &r, two, false, "call get args({})done({})call get_all args({})done({})text(x)", API_FINISH_CALLS, -1);
+    answer_get_counters(shared, &before);
+    CHECK(before.calls == after.calls + 60, "calls are counted");
     r.parallel_calls = false;
     expect("one call", &r, two, false, "call get args({})done({})", API_FINISH_CALLS, -1);
     r.parallel_calls = true;
@@ -428,6 +435,74 @@ static void test_bound(void **state)
     json_decref(schema);
 }
 
+/* A long value of a strict tool, and what may not be in it: depth does not grow, and the end is found. */
+static void test_long_value(void **state)
+{
+    static const char begin[] = "\n<function=get>\n<parameter=city>\n",
+    end[] = "\n</parameter>\n<parameter=n>\n7\n</parameter>\n</function>\n"
+                                                                             "</tool_call>";
+    json_t *json = json_loads(strict_tools, 0, NULL);
+    const json_t *t = json_array_get(json, 0);
+    struct api_tool list[] = {{.name = "get", .strict = true, .parameters = json_object_get(t, "parameters")}};
+    struct api_request r = base;
+    struct strbuf script = {0};
+    struct driver d;
+    (void)state;
+    r.tools = list;
+    r.n_tools = 1;
+    r.tool_choice = API_TOOLS_REQUIRED;
+    struct answer_plan *p = plan_of(&r);
+    strbuf_puts(&script, begin);
+    for (int i = 0; i < 2000; i++)
+        strbuf_puts(&script, i % 2 ? "a</p\n" : "<\xE2\x82\xAC");
+    strbuf_puts(&script, end);
+    driver_begin(&d, tokenizer, p);
+    while (d.n_forced && !d.rc)
+        driver_token(&d, 0);
+    for (size_t i = 0; i < script.len && !d.rc; i++) {
+        if (i == sizeof begin - 1 + 30) /* in the value, at the beginning of a line or not */
+            CHECK(!driver_allows(&d, END_CALL_TAG) && !driver_allows(&d, CALL_TAG) && !driver_allows(&d, END_TOKEN),
+                  "no tag inside a value");
+        driver_token(&d, (unsigned char)script.data[i]);
+    }
+    driver_token(&d, END_TOKEN);
+    driver_end(&d, SKUA_FINISH_END_TOKEN);
+    CHECK(d.rc == 0 && !d.not_allowed && fits_get(strbuf_str(&d.args)) && d.args.len > 8000, "%s %zu bytes", d.rc ? d.err.message : "",
+          d.args.len);
+    driver_free(&d);
+    answer_plan_free(p);
+    strbuf_free(&script);
+    json_decref(json);
+}
+
+/* A token that no mask let pass does not end the answer: it is not bound any more, and that is counted. */
+static void test_relaxed(void **state)
+{
+    json_t *schema = json_loads(schema_text, 0, NULL);
+    struct answer_counters before, after;
+    struct api_request r = base;
+    struct driver d;
+    (void)state;
+    r.n_tools = 0;
+    r.structure = API_JSON_SCHEMA;
+    r.schema = schema;
+    struct answer_plan *p = plan_of(&r);
+    answer_get_counters(shared, &before);
+    driver_begin(&d, tokenizer, p);
+    driver_token(&d, '{');
+    CHECK(d.next.mask && !driver_allows(&d, 'x') && !driver_allows(&d, END_TOKEN), "bound");
+    driver_token(&d, tokenizer_find(tokenizer, "x{", 2));
+    CHECK(d.rc == 0 && !d.next.mask, "not bound any more");
+    driver_token(&d, END_TOKEN);
+    driver_end(&d, SKUA_FINISH_END_TOKEN);
+    answer_get_counters(shared, &after);
+    CHECK(strcmp(strbuf_str(&d.text), "{x{") == 0 && after.schema_relaxed == before.schema_relaxed + 1, "%s", strbuf_str(&d.text));
+    driver_free(&d);
+    answer_plan_free(p);
+    strbuf_free(&r.warnings);
+    json_decref(schema);
+}
+
 static void test_refusals(void **state)
 {
     json_t *schema = json_loads("{\"type\": \"object\", \"not\": {}}", 0, NULL);
@@ -551,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_channels),         cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_formats),
         cmocka_unit_test(test_counts),           cmocka_unit_test(test_budgets),      cmocka_unit_test(test_ends_of_thinking),
         cmocka_unit_test(test_logprobs),         cmocka_unit_test(test_no_choice),    cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_long_value),       cmocka_unit_test(test_relaxed),
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_replay),       cmocka_unit_test(test_memory),
     };
     skua_error err;
