@@ -224,6 +224,60 @@ void batcher_stop(struct batcher *b, bool drain)
     pthread_mutex_unlock(&b->lock);
 }
 
+int batcher_call(struct batcher *b, int32_t slot, batch_task_fn *fn, void *user, skua_error *err)
+{
+    if (slot < -1 || slot >= b->p.n_parallel)
+        return error_set(err, SKUA_EARG, "slot %d does not exist; expected 0 to %d", slot, b->p.n_parallel - 1);
+    struct batch_task *t = mem_alloc(sizeof *t);
+    if (!t)
+        return error_nomem(err, "task", sizeof *t);
+    *t = (struct batch_task){NULL, slot, fn, user};
+    pthread_mutex_lock(&b->lock);
+    const bool ended = b->ended;
+    struct batch_task **at = &b->tasks;
+    while (*at)
+        at = &(*at)->next;
+    if (!ended)
+        *at = t;
+    pthread_cond_signal(&b->wake);
+    pthread_mutex_unlock(&b->lock);
+    if (ended)
+        mem_free(t);
+    return ended ? error_set(err, SKUA_ESTATE, "the batcher has ended") : 0;
+}
+
+/* With the lock: the first task that can be run now, taken out. all: any. */
+static struct batch_task *take_task(struct batcher *b, bool all)
+{
+    for (struct batch_task **at = &b->tasks; *at; at = &(*at)->next)
+        if (all || (*at)->slot < 0 || !b->seats[(*at)->slot].job) {
+            struct batch_task *t = *at;
+            *at = t->next;
+            return t;
+        }
+    return NULL;
+}
+
+static void run_task(struct batcher *b, struct batch_task *t, bool run)
+{
+    t->fn(t->user, run, run && t->slot >= 0 ? &b->seats[t->slot].session : NULL);
+    mem_free(t);
+}
+
+/* After the last step: nobody will run these. */
+static void drop_tasks(struct batcher *b)
+{
+    struct batch_task *t;
+    pthread_mutex_lock(&b->lock);
+    b->ended = true;
+    while ((t = take_task(b, true))) {
+        pthread_mutex_unlock(&b->lock);
+        run_task(b, t, false);
+        pthread_mutex_lock(&b->lock);
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
 /* ---- the loop ---- */
 
 /* Running jobs that were canceled (all: every one), one at a time because callbacks may do anything. */
@@ -317,6 +371,14 @@ static bool attend(struct batcher *b)
     skua_error why;
     pthread_mutex_lock(&b->lock);
     for (;;) {
+        struct batch_task *task = take_task(b, false);
+        if (task) {
+            pthread_mutex_unlock(&b->lock);
+            run_task(b, task, true);
+            publish(b);
+            pthread_mutex_lock(&b->lock);
+            continue;
+        }
         struct batch_job *job = batch_queue_expired(b, clock_seconds(), &why);
         const bool expired = job != NULL;
         if (!job && b->stop != BATCH_STOP && b->n_busy < b->p.n_parallel)
@@ -365,5 +427,6 @@ void batcher_run(struct batcher *b)
     }
     end_canceled(b, true);
     end_all(b, "the server is stopping");
+    drop_tasks(b);
     publish(b);
 }

@@ -52,6 +52,13 @@ struct batch_owner {
     uint64_t id, turn;        /* turn: of its last job */
 };
 
+struct batch_task {           /* batcher_call */
+    struct batch_task *next;
+    int32_t slot;
+    batch_task_fn *fn;
+    void *user;
+};
+
 enum batch_stop { BATCH_RUN, BATCH_DRAIN, BATCH_STOP };
 
 struct batcher {
@@ -73,7 +80,9 @@ struct batcher {
     int32_t n_owners, cap_owners, n_waiting, n_busy; /* seats in use */
     uint64_t last_id, virtual_turn;
     int32_t n_canceled;       /* running jobs to be ended */
+    struct batch_task *tasks;
     enum batch_stop stop;
+    bool ended;               /* batcher_run is over */
     struct batch_stats stats; /* published after every step */
     struct batch_slot *view;  /* [p.n_parallel] */
 };
