@@ -36,6 +36,8 @@ struct serve_metrics {
     int32_t tokens_max;       /* longest prompt and answer so far */
 };
 
+extern const double metric_bounds[METRIC_BUCKETS - 1];
+
 void metrics_init(struct serve_metrics *m);
 void metrics_free(struct serve_metrics *m);
 void metrics_request(struct serve_metrics *m, const char *endpoint, int status);

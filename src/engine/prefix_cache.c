@@ -328,6 +328,15 @@ int prefix_cache_take(struct prefix_cache *c, skua_session *s, const int32_t *id
     return rc;
 }
 
+int32_t prefix_cache_resident(struct prefix_cache *c, const int32_t *ids, int32_t n)
+{
+    int32_t matched = 0;
+    const struct prefix_node *at = n > 1 ? prefix_tree_find(&c->tree, ids, n - 1, &matched) : NULL;
+    while (at && !(at->kept && prefix_node_end(at) <= matched))
+        at = at->parent;
+    return at ? prefix_node_end(at) : 0;
+}
+
 int32_t prefix_cache_next(const struct prefix_cache *c, int32_t n_done, int32_t n_total, const int32_t *marks, int32_t n_marks)
 {
     const int64_t multiple = ((int64_t)n_done / c->every + 1) * c->every;

@@ -45,7 +45,7 @@ struct prefix_hit {
 int prefix_cache_take(struct prefix_cache *c, skua_session *s, const int32_t *ids, int32_t n, struct prefix_hit *hit, skua_error *err);
 
 /* Tokens of the longest kept beginning of ids[0, n) that memory holds, at most n - 1; a look, nothing is used or moved. */
-int32_t prefix_cache_resident(const struct prefix_cache *c, const int32_t *ids, int32_t n);
+int32_t prefix_cache_resident(struct prefix_cache *c, const int32_t *ids, int32_t n);
 
 /* Keep a checkpoint of the session as it is (settled: SKUA_ESTATE); nothing is done when there is one, or one of a token less. It costs a
    copy of the recurrent state and of what drafters keep, and the session a copy of its last page when it goes on. worth: how likely it is
