@@ -220,12 +220,12 @@ static void on_done(void *user, const struct batch_result *r)
         serve_call_cancel(c, SERVE_CANCELED); /* the other prompts */
     }
     const bool last = c->n_done == c->n_parts;
-    if (last)
-        finish(c);
-    pthread_mutex_unlock(&c->lock);
     metrics_answer(&c->s->metrics, r);
-    if (last)
-        metrics_usage(&c->s->metrics, &c->usage);
+    if (last) {
+        metrics_usage(&c->s->metrics, &c->usage); /* first: who has the answer may look at the figures */
+        finish(c);
+    }
+    pthread_mutex_unlock(&c->lock);
     serve_call_unref(c);
 }
 
