@@ -340,8 +340,24 @@ static bool attend(struct batcher *b)
     return more;
 }
 
+/* Drafting is compared with plain steps of one answer, which a busy server may never run: a few are timed before the first job. */
+static void time_plain_steps(struct batcher *b)
+{
+    struct engine_draft *d = b->engine->draft;
+    const int32_t id = 0;
+    skua_feed f = {.session = b->seats[0].session, .ids = &id, .n_ids = 1, .want = SKUA_LOGITS_ARGMAX};
+    for (int32_t i = 0; d && d->mode == SCHED_ADAPT && i < b->n_ctx && !sched_costs_measured(&d->costs, 1); i++) {
+        const double begin = clock_seconds();
+        if (skua_eval(b->engine, &f, 1, NULL, NULL, NULL))
+            break;
+        sched_costs_add_verify(&d->costs, 1, i, clock_seconds() - begin);
+    }
+    skua_session_reset(f.session);
+}
+
 void batcher_run(struct batcher *b)
 {
+    time_plain_steps(b);
     while (attend(b)) {
         end_canceled(b, false);
         batch_step(b);

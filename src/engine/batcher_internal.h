@@ -108,6 +108,7 @@ void batch_job_keep(struct batcher *b, struct batch_seat *seat, enum prefix_wort
 
 /* ---- steps ---- */
 
+/* One pass over what the seats want, and what comes of it. */
 void batch_step(struct batcher *b);
 
 #define BATCH_SCORE_ROWS 32 /* prompt tokens at a time whose logits are all wanted */

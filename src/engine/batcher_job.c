@@ -160,6 +160,7 @@ static void begin_choice(struct batcher *b, struct batch_seat *seat)
     job->rc = generation_init(&seat->generation, seat->session, &g, &b->workspace, NULL, 0, &job->first[choice], &job->err);
     if (!job->rc)
         job->rc = generation_first(&seat->generation, &job->prompt_feed, &job->err);
+    b->count.generated_tokens += (uint64_t)seat->generation.n_generated;
 }
 
 /* Copies of the prompt for as many choices as there are idle seats, and a way back to it for the others. */
@@ -237,6 +238,18 @@ static void count_choice(struct batcher *b, struct batch_seat *seat)
     add_draft_stats(&b->count.draft, &now, &seat->draft_before);
 }
 
+/* Should a choice's seat go to another job? Choices that have not begun can wait for another seat of their job. */
+static bool makes_room(struct batcher *b, const struct batch_job *job)
+{
+    int32_t n_seats = 0;
+    for (int32_t i = 0; i < b->p.n_parallel; i++)
+        n_seats += b->seats[i].job == job;
+    pthread_mutex_lock(&b->lock);
+    const bool wanted = b->n_waiting > 0;
+    pthread_mutex_unlock(&b->lock);
+    return n_seats > 1 && wanted;
+}
+
 void batch_job_choice_end(struct batcher *b, struct batch_seat *seat)
 {
     struct batch_job *job = seat->job;
@@ -249,7 +262,7 @@ void batch_job_choice_end(struct batcher *b, struct batch_seat *seat)
     if (++job->n_ended == job->p.n_choices) {
         seat->phase = BATCH_IDLE; /* it is counted */
         batch_job_end(b, job, 0, NULL);
-    } else if (job->n_started < job->p.n_choices) {
+    } else if (job->n_started < job->p.n_choices && !makes_room(b, job)) {
         generation_free(&seat->generation);
         seat->phase = BATCH_IDLE;
         job->rc = skua_session_restore(seat->session, job->snapshot, &job->err);
