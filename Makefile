@@ -92,7 +92,7 @@ ISA_i8mm       := -march=armv8.2-a+dotprod+i8mm
 x86_ISAS := avx2 avxvnni avx512 avx512vnni
 arm_ISAS := neon dotprod i8mm
 
-LIBDIRS  := base gguf quant tok jinja convert kern/ref kern dev model sample spec engine
+LIBDIRS  := base gguf quant tok jinja convert kern/ref kern dev model sample spec engine http api
 LIBSRC   := $(foreach d,$(LIBDIRS),$(wildcard src/$(d)/*.c))
 CPUSRC   := $(foreach d,src/kern/cpu src/quant/cpu,$(wildcard $(d)/dispatch.c) $(foreach i,$($(CPUDIR)_ISAS),$(wildcard $(d)/*_$(i).c)))
 CMDSRC   := $(wildcard src/cmd/*.c)
@@ -138,6 +138,9 @@ $(BUILD)/checked/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $< (sanitized)"
 	$(Q)$(CC) $(ALLC) $(call file_flags,$<) -MMD -MP -c -o $@ $<
+
+# The chat page is part of the program.
+$(BUILD)/obj/cmd/serve_web.o: $(wildcard src/web/*)
 
 include tests/tests.mk
 

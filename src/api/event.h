@@ -12,11 +12,15 @@
 enum api_event_kind {
     API_EVENT_THINKING,      /* text: a piece of thinking */
     API_EVENT_THINKING_END,  /* after the last piece, if there was any */
-    API_EVENT_TEXT,          /* text: a piece of visible text; logprobs of its tokens when asked for */
+    API_EVENT_TEXT,          /* text: a piece of visible text; logprobs of the tokens that begin in it, when asked for */
     API_EVENT_CALL_BEGIN,    /* call, id and name are known */
     API_EVENT_CALL_ARGS,     /* text: a piece of the arguments' JSON (of the input of a custom tool: plain text) */
-    API_EVENT_CALL_END       /* complete: the call ended by itself; text: its whole arguments */
+    API_EVENT_CALL_END       /* text: its whole arguments. complete: the call ended by itself, and the pieces together are the same;
+                                else the output was cut inside it, and the arguments were closed to be JSON: the pieces are a
+                                beginning of them */
 };
+/* With logprobs_all the tokens of thinking and calls have theirs too: any event then may carry logprobs, those of the tokens since the
+   event before, and the last one may be a TEXT without text that carries what was left. */
 
 struct api_token_logprob {   /* ids with the bytes that they print */
     int32_t id;

@@ -14,8 +14,9 @@ struct api_usage {
     const struct batch_result *result;    /* NULL before the end */
 };
 
+/* Choices are numbered prompt by prompt: choice k of prompt p is p * max(n, best_of) + k. */
 struct api_writer;
-struct api_writer_ops {
+struct api_writer_ops { /* 0, or SKUA_ENOMEM: the answer cannot go on */
     int (*begin)(struct api_writer *w, const struct api_usage *u);              /* before the prompt is evaluated: heads of named streams */
     int (*progress)(struct api_writer *w, const struct api_usage *u, int32_t n_done, int32_t n_total);
     int (*event)(struct api_writer *w, int32_t choice, const struct api_event *e);
@@ -41,7 +42,9 @@ struct api_writer {
 /* One for the request's family; request and env outlive it. */
 int  api_writer_new(const struct api_env *env, const struct api_request *r, const char *request_id, struct api_writer **out,
                     skua_error *err);
-void api_writer_free(struct api_writer *w);
+void api_writer_free(struct api_writer *w); /* NULL allowed */
+/* The second half of api_writer_new: what it sets in a constructor's result. */
+void api_writer_init(struct api_writer *w, const struct api_env *env, const struct api_request *r, const char *request_id);
 
 /* The families' constructors (chat_write.c, completions_write.c, responses_write.c, messages_write.c). */
 struct api_writer *chat_writer_new(void);

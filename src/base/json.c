@@ -68,3 +68,12 @@ json_t *json_read(const char *s, size_t n, size_t flags, json_error_t *at, bool 
         *no_memory = json_error_code(at) == json_error_out_of_memory;
     return v;
 }
+
+json_t *json_copy_whole(const json_t *v)
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)v);
+    if (copy && json_object_size(copy) == json_object_size(v) && json_array_size(copy) == json_array_size(v))
+        return copy;
+    json_decref(copy);
+    return NULL;
+}

@@ -14,4 +14,7 @@ void json_use_mem(void);
    allocated). That is certain after json_use_mem only. */
 json_t *json_read(const char *s, size_t n, size_t flags, json_error_t *at, bool *no_memory);
 
+/* json_copy of an object or an array, whole or NULL: jansson's own leaves out what it has no memory for. */
+json_t *json_copy_whole(const json_t *v);
+
 #endif

@@ -6,6 +6,7 @@
 
 /* See docs/ARCHITECTURE.md and the --help of each. */
 int cmd_run(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_logits(int argc, char **argv);

@@ -18,6 +18,7 @@ struct command {
 
 static const struct command commands[] = {
     {"run", cmd_run, "one answer, or a chat on the terminal"},
+    {"serve", cmd_serve, "an HTTP server for the OpenAI and Anthropic APIs"},
     {"bench", cmd_bench, "how fast: prefill, decode, batches, and the bound of the memory"},
     {"inspect", cmd_inspect, "what a model file holds, what it needs, what will run"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},

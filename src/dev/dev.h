@@ -22,7 +22,9 @@ struct dev_ops {
     int (*buf_wrap)(struct dev *d, const void *host, size_t size, struct kern_buf **out, skua_error *err);
     void (*buf_free)(struct dev *d, struct kern_buf *b); /* NULL allowed */
     void (*write)(struct dev *d, struct kern_view dst, const void *src, size_t size);
+    /* Also from another thread while this one computes, if nothing writes there. */
     void (*read)(struct dev *d, struct kern_view src, void *dst, size_t size);
+    void (*copy)(struct dev *d, struct kern_view dst, struct kern_view src, size_t size); /* places that do not overlap */
     void (*clear)(struct dev *d, struct kern_view dst, size_t size);
     /* Execute ops in order, as if one after the other. Returns when the results are readable. */
     int (*run)(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err);

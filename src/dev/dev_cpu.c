@@ -149,6 +149,12 @@ static void cpu_read(struct dev *d, struct kern_view src, void *dst, size_t size
     memcpy(dst, kern_ptr(src), size);
 }
 
+static void cpu_copy(struct dev *d, struct kern_view dst, struct kern_view src, size_t size)
+{
+    (void)d;
+    memcpy(kern_ptr(dst), kern_ptr(src), size);
+}
+
 static void cpu_clear(struct dev *d, struct kern_view dst, size_t size)
 {
     (void)d;
@@ -414,7 +420,7 @@ static void cpu_destroy(struct dev *d)
 
 static const struct dev_ops cpu_ops = {
     .buf_alloc = cpu_buf_alloc, .buf_wrap = cpu_buf_wrap, .buf_free = cpu_buf_free, .write = cpu_write, .read = cpu_read,
-    .clear = cpu_clear, .run = cpu_run, .act_kind = cpu_act_kind, .destroy = cpu_destroy,
+    .copy = cpu_copy, .clear = cpu_clear, .run = cpu_run, .act_kind = cpu_act_kind, .destroy = cpu_destroy,
 };
 
 static int create_pool(int n_threads, struct pool **out, skua_error *err)

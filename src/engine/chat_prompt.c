@@ -98,25 +98,38 @@ static json_t *marked_copy(const struct tokenizer *t, const json_t *v)
     return json_deep_copy(v); /* numbers and literals */
 }
 
-/* Tokens of rendered text: its control tokens as such, the text between them without marks as text. */
-static int encode(const struct tokenizer *t, const char *s, size_t n, struct token_vec *ids, skua_error *err)
+void chat_prompt_unmark(const char *text, size_t n, struct strbuf *out)
 {
+    for (size_t from = 0; from < n;) {
+        const char *m = memmem(text + from, n - from, mark, MARK_BYTES);
+        size_t stop = m ? (size_t)(m - text) : n;
+        strbuf_append(out, text + from, stop - from);
+        from = m ? stop + MARK_BYTES : n;
+    }
+}
+
+/* Rendered text: its control tokens as such, the text between them without marks as text. */
+int chat_prompt_encode(const skua_engine *e, const char *s, size_t n, const size_t *borders, size_t n_borders, int32_t *marks,
+                       struct token_vec *ids, skua_error *err)
+{
+    const struct tokenizer *t = e->tokenizer;
     struct strbuf plain = {0};
     int rc = 0;
-    for (size_t from = 0; from < n && !rc;) {
+    if (tokenizer_adds_bos(t) && token_vec_push(ids, (uint32_t)tokenizer_bos(t)))
+        rc = error_nomem(err, "prompt tokens", sizeof *ids->ids);
+    for (size_t from = 0, done = 0; (from < n || done < n_borders) && !rc;) {
         size_t at = n, len = 0;
         uint32_t id = 0;
         bool found = tokenizer_find_control(t, s, n, from, &at, &len, &id);
         size_t end = found ? at : n;
+        for (; done < n_borders && borders[done] < end; done++)
+            marks[done] = (int32_t)ids->n;
         strbuf_clear(&plain);
-        while (from < end) {
-            const char *m = memmem(s + from, end - from, mark, MARK_BYTES);
-            size_t stop = m ? (size_t)(m - s) : end;
-            strbuf_append(&plain, s + from, stop - from);
-            from = m ? stop + MARK_BYTES : end;
-        }
+        chat_prompt_unmark(s + from, end - from, &plain);
         rc = strbuf_failed(&plain) ? error_nomem(err, "prompt", n)
                                    : tokenizer_encode_part(t, strbuf_str(&plain), plain.len, false, ids, err);
+        for (; done < n_borders && borders[done] <= end; done++)
+            marks[done] = (int32_t)ids->n;
         if (!rc && found && token_vec_push(ids, id))
             rc = error_nomem(err, "prompt tokens", ids->n * sizeof *ids->ids);
         from = end + len;
@@ -167,38 +180,62 @@ static const char *token_text(const struct tokenizer *t, int32_t id, struct strb
     return strbuf_str(b);
 }
 
-int chat_prompt_build(skua_engine *e, const json_t *messages, const json_t *tools, const json_t *extra, struct chat_prompt *out,
-                      skua_error *err)
+const struct tokenizer *chat_prompt_tokenizer(const skua_engine *e)
+{
+    return e->tokenizer;
+}
+
+json_t *chat_prompt_marked(const skua_engine *e, const json_t *v)
+{
+    return marked_copy(e->tokenizer, v);
+}
+
+bool chat_prompt_opens_thinking(const skua_engine *e, const char *text, size_t n)
+{
+    return ends_in_thinking(e->tokenizer, text, n);
+}
+
+int chat_prompt_render(skua_engine *e, const json_t *messages, const json_t *tools, const json_t *extra, bool add_generation_prompt,
+                       struct strbuf *text, skua_error *err)
 {
     const struct tokenizer *t = e->tokenizer;
     struct strbuf bos = {0}, eos = {0};
-    json_t *parsed = NULL, *safe = NULL, *safe_tools = NULL;
     int rc = chat_template(e, err);
-    if (rc)
-        return rc;
-    parsed = chat_parse_arguments(messages); /* before marking: inside JSON text a name may hide behind escapes */
-    bool too_deep = (parsed && deeper_than(parsed, MAX_DEPTH)) || (tools && deeper_than(tools, MAX_DEPTH));
-    if (!too_deep) {
-        safe = parsed ? marked_copy(t, parsed) : NULL;
-        safe_tools = tools ? marked_copy(t, tools) : NULL;
+    if (!rc) {
+        const char *bos_text = token_text(t, tokenizer_bos(t), &bos), *eos_text = token_text(t, tokenizer_eos(t), &eos);
+        if (strbuf_failed(&bos) || strbuf_failed(&eos))
+            rc = error_nomem(err, "conversation", 0);
+        else
+            rc = chat_render(e->chat_template, messages, tools, add_generation_prompt, extra, bos_text, eos_text, text, err);
     }
-    const char *bos_text = token_text(t, tokenizer_bos(t), &bos), *eos_text = token_text(t, tokenizer_eos(t), &eos);
-    if (too_deep)
+    strbuf_free(&bos);
+    strbuf_free(&eos);
+    return rc;
+}
+
+int chat_prompt_build(skua_engine *e, const json_t *messages, const json_t *tools, const json_t *extra, struct chat_prompt *out,
+                      skua_error *err)
+{
+    json_t *parsed = chat_parse_arguments(messages); /* before marking: inside JSON text a name may hide behind escapes */
+    json_t *safe = NULL, *safe_tools = NULL;
+    int rc = chat_template(e, err);
+    bool too_deep = (parsed && deeper_than(parsed, MAX_DEPTH)) || (tools && deeper_than(tools, MAX_DEPTH));
+    if (!rc && too_deep)
         rc = error_set(err, SKUA_ELIMIT, "the conversation is nested deeper than %d levels of JSON", MAX_DEPTH);
-    else if (!safe || (tools && !safe_tools) || strbuf_failed(&bos) || strbuf_failed(&eos))
-        rc = error_nomem(err, "conversation", 0);
-    else
-        rc = chat_render(e->chat_template, safe, safe_tools, true, extra, bos_text, eos_text, &out->text, err);
-    if (!rc && tokenizer_adds_bos(t) && token_vec_push(&out->ids, (uint32_t)tokenizer_bos(t)))
-        rc = error_nomem(err, "prompt tokens", sizeof *out->ids.ids);
+    if (!rc) {
+        safe = parsed ? chat_prompt_marked(e, parsed) : NULL;
+        safe_tools = tools ? chat_prompt_marked(e, tools) : NULL;
+        if (!safe || (tools && !safe_tools))
+            rc = error_nomem(err, "conversation", 0);
+    }
     if (!rc)
-        rc = encode(t, strbuf_str(&out->text), out->text.len, &out->ids, err);
-    out->opens_thinking = ends_in_thinking(t, strbuf_str(&out->text), out->text.len);
+        rc = chat_prompt_render(e, safe, safe_tools, extra, true, &out->text, err);
+    if (!rc)
+        rc = chat_prompt_encode(e, strbuf_str(&out->text), out->text.len, NULL, 0, NULL, &out->ids, err);
+    out->opens_thinking = chat_prompt_opens_thinking(e, strbuf_str(&out->text), out->text.len);
     json_decref(parsed);
     json_decref(safe);
     json_decref(safe_tools);
-    strbuf_free(&bos);
-    strbuf_free(&eos);
     return rc;
 }
 

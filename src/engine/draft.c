@@ -269,6 +269,7 @@ static int attach(skua_engine *e, const skua_draft_params *p, skua_error *err)
     struct engine_draft *d = e->draft;
     const struct sched_prior prior = target_prior(e);
     sched_costs_init(&d->costs, &prior);
+    sched_costs_init(&d->shared_costs, &prior);
     d->max = p->max;
     d->min_gain = p->force ? -1.0 : p->min_gain;
     int rc = add_sources(e, d, p, err);

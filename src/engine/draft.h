@@ -26,6 +26,7 @@ struct engine_draft {
     struct draft_source sources[SCHED_MAX_SOURCES];
     int32_t n_sources;
     struct sched_costs costs;
+    struct sched_costs shared_costs; /* of passes that several answers share */
     enum sched_mode mode;
     int32_t *script; /* [n_script] */
     int32_t n_script, max;
@@ -64,17 +65,23 @@ struct draft_round {
     int32_t n;
     int32_t n_drafted, match, ctx;
     double begin, t_draft, t_verify, t_commit; /* seconds; the last two are the caller's to add to */
+    bool shared;                               /* the caller's: the pass had other rows too, so it tells nothing of what a pass costs */
 };
 
 /* How a round may draft. */
 struct draft_terms {
     int32_t remaining;  /* tokens that may still be published, at least 1 */
     bool off;           /* do not */
+    int32_t max;        /* most drafts; 0: the engine's limit */
+    int32_t n_together; /* answers that go on in the same pass; 0: as many as the engine has sessions */
     double temperature; /* above 0: drafts are sampled, for rejection sampling */
     uint64_t seed;
 };
 
-/* Decide and draft. Without drafters, or when that is what pays: n = 0. */
+/* Decide from what to draft and how much (choice: a caller that knows of other answers may lower its k before drafting), then draft.
+   Without drafters, or when that is what pays: n = 0. draft_round_begin: both. */
+void draft_round_choose(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r);
+void draft_round_draft(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r);
 void draft_round_begin(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r);
 
 /* What came of it: the tokens that were chosen behind the anchor, at least one unless the round failed. */

@@ -217,13 +217,14 @@ static int32_t propose_both(skua_session *s, int32_t anchor, int32_t n, const st
 }
 
 /* What the two together can do: the block, and more where the gate lets it. */
-static struct sched_offer offer_both(const skua_session *s, const struct sched_ask *ask, int32_t limit)
+static struct sched_offer offer_both(const skua_session *s, const struct sched_ask *ask, int32_t limit, const struct draft_terms *t)
 {
     const int32_t block = source_of(s, SCHED_BLOCK), lookup = source_of(s, SCHED_LOOKUP);
     const int32_t match = ask->offers[lookup].match, most = ask->offers[block].n;
     if (most < 1 || match < COMBINE_WEAK)
         return (struct sched_offer){0};
-    return (struct sched_offer){.n = combine_long(&s->draft->gate, s->engine->n_sessions) ? limit : most, .match = match};
+    const int32_t together = t->n_together ? t->n_together : s->engine->n_sessions;
+    return (struct sched_offer){.n = combine_long(&s->draft->gate, together) ? limit : most, .match = match};
 }
 
 /* What the sources can do now. Lookup is asked right away: it costs nothing, and its match decides. */
@@ -233,7 +234,7 @@ static void fill_offers(skua_session *s, int32_t anchor, int32_t limit, const st
     for (int32_t i = 0; i < e->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
         if (!d) { /* comes behind those that it is made of */
-            ask->offers[i] = offer_both(s, ask, limit);
+            ask->offers[i] = offer_both(s, ask, limit, t);
             continue;
         }
         if (d->lost || d->n_pos != s->seq.n_pos) {
@@ -270,19 +271,28 @@ static int32_t draft_chosen(skua_session *s, int32_t anchor, const struct draft_
     return n < c->k ? n : c->k;
 }
 
-void draft_round_begin(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r)
+void draft_round_choose(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r)
 {
     *r = (struct draft_round){.choice = {.source = SCHED_NONE, .hindsight = SCHED_NONE}, .ids = {anchor}, .ctx = s->seq.n_pos,
                               .begin = clock_seconds()};
     if (!s->draft || t->off)
         return;
-    const int32_t room = s->n_ctx - s->seq.n_pos - 1, max = s->engine->draft->max ? s->engine->draft->max : DRAFT_MAX;
+    const int32_t room = s->n_ctx - s->seq.n_pos - 1, all = s->engine->draft->max ? s->engine->draft->max : DRAFT_MAX;
+    const int32_t max = t->max && t->max < all ? t->max : all;
     struct sched_ask ask = {.ctx = s->seq.n_pos, .remaining = t->remaining, .k_limit = room < max ? (room > 0 ? room : 0) : max};
     for (int32_t i = 0; i < s->engine->draft->n_sources; i++)
         s->draft->offered[i].n = 0;
     if (ask.k_limit > 0)
         fill_offers(s, anchor, ask.k_limit, t, &ask);
     r->choice = sched_choose(&s->draft->sched, &ask);
+    if (r->choice.source != SCHED_NONE)
+        r->match = ask.offers[r->choice.source].match;
+}
+
+void draft_round_draft(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r)
+{
+    if (!s->draft || t->off)
+        return;
     const double begin = clock_seconds();
     const int32_t source = r->choice.source;
     if (r->choice.hindsight != SCHED_NONE && propose(s, r->choice.hindsight, anchor, r->choice.n_hindsight, true, t,
@@ -291,7 +301,6 @@ void draft_round_begin(skua_session *s, int32_t anchor, const struct draft_terms
     if (r->choice.k > 0) {
         struct draft *draft = &s->draft->offered[source];
         r->n = r->n_drafted = draft_chosen(s, anchor, t, &r->choice);
-        r->match = ask.offers[source].match;
         r->t_draft = clock_seconds() - begin;
         if (r->n > 0 && t->temperature == 0) /* confidences of drawn drafts must not decide which are tested: spec/reject.h */
             r->n = sched_truncate(&s->draft->sched, &r->choice, draft, r->n, r->ctx, r->t_draft);
@@ -301,12 +310,19 @@ void draft_round_begin(skua_session *s, int32_t anchor, const struct draft_terms
     shadow_the_others(s, r);
 }
 
+void draft_round_begin(skua_session *s, int32_t anchor, const struct draft_terms *t, struct draft_round *r)
+{
+    draft_round_choose(s, anchor, t, r);
+    draft_round_draft(s, anchor, t, r);
+}
+
 void draft_round_end(skua_session *s, const struct draft_round *r, const int32_t *chosen, int32_t n_chosen)
 {
     if (!s->draft || n_chosen < 1)
         return;
     struct sched_round o = {.choice = r->choice, .match = r->match, .ctx = r->ctx, .n_drafted = r->n_drafted, .n_verified = r->n,
-                            .ids = chosen, .n_ids = n_chosen, .t_draft = r->t_draft, .t_verify = r->t_verify, .t_commit = r->t_commit};
+                            .ids = chosen, .n_ids = n_chosen, .t_draft = r->t_draft, .t_verify = r->t_verify, .t_commit = r->t_commit,
+                            .shared = r->shared};
     if (r->n_drafted > 0) {
         const struct draft *draft = &s->draft->offered[r->choice.source];
         while (o.n_tested < n_chosen && o.n_tested < r->n_drafted) {
@@ -317,7 +333,8 @@ void draft_round_end(skua_session *s, const struct draft_round *r, const int32_t
         }
         o.confidence = draft->confidence;
     }
-    o.t_other = clock_seconds() - r->begin - r->t_draft - r->t_verify - r->t_commit;
+    if (!r->shared) /* else the time between is that of others, too */
+        o.t_other = clock_seconds() - r->begin - r->t_draft - r->t_verify - r->t_commit;
     sched_observe(&s->draft->sched, &o);
     const int32_t block = source_of(s, SCHED_BLOCK);
     if (block != SCHED_NONE)

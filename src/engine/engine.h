@@ -63,7 +63,8 @@ struct skua_snapshot {
     size_t draft_size;
 };
 
-/* Make an empty session of the same engine hold what another one holds. SKUA_ENOMEM, SKUA_ELIMIT: it has not the room; it is empty then. */
+/* Make an empty session of the same engine hold what another one holds; pages of KV cache are shared until one of the two writes there.
+   SKUA_ENOMEM, SKUA_ELIMIT: it has not the room; it is empty then. */
 int engine_session_copy(const skua_session *from, skua_session *to, skua_error *err);
 
 /* ---- inspection (skua logits), not for speed ---- */
@@ -86,7 +87,8 @@ int32_t engine_batch_add(skua_engine *e, struct kern_batch *b, skua_session *s, 
 /* SKUA_ESTATE, with what for in the message, unless the session's state stands for its tokens: nothing held, nothing lost. */
 int engine_session_settled(const skua_session *s, const char *what, skua_error *err);
 
-/* Token space and pages for total tokens. Nothing is lost on failure. */
+/* Token space, and also pages, for total tokens. Nothing is lost on failure. */
+int engine_session_reserve_tokens(skua_session *s, int32_t total, skua_error *err);
 int engine_session_reserve(skua_session *s, int32_t total, skua_error *err);
 
 /* Session files with what drafters keep of the session: named pieces (1 to 15 characters). Loading gives each piece to fn (NULL: to nobody)
@@ -103,5 +105,10 @@ int engine_session_load(skua_engine *e, const char *path, int32_t n_ctx, skua_se
 
 /* Check ids against the vocabulary and the session's room for them, reserve pages and token space. */
 int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err);
+
+/* The same for a feed, with the tape of one that is held: whatever skua_eval could refuse it for, or want memory for, by itself. */
+int engine_prepare_feed(const skua_feed *f, skua_error *err);
+
+#define ENGINE_PASS_SESSIONS 64 /* most sessions of one pass */
 
 #endif

@@ -147,7 +147,15 @@ static void append(const struct share *shares, int32_t n_shares, bool failed)
     }
 }
 
-#define MAX_SHARES 64 /* sessions in one pass */
+int engine_prepare_feed(const skua_feed *f, skua_error *err)
+{
+    int rc = engine_prepare(f->session, f->ids, f->n_ids, err);
+    if (!rc && f->hold && f->n_ids > SKUA_HOLD_MAX)
+        rc = error_set(err, SKUA_EARG, "%d tokens to hold; at most %d are possible", f->n_ids, SKUA_HOLD_MAX);
+    if (!rc && f->hold)
+        rc = seq_reserve_tape(&f->session->seq, f->n_ids, config_tape_row_bytes(&f->session->engine->config), err);
+    return rc;
+}
 
 /* Everything that can be refused, before anything is evaluated. */
 static int prepare_feeds(skua_engine *e, skua_feed *feeds, int32_t n_feeds, int64_t *total, skua_error *err)
@@ -161,19 +169,15 @@ static int prepare_feeds(skua_engine *e, skua_feed *feeds, int32_t n_feeds, int6
         for (int32_t k = 0; k < i; k++)
             if (feeds[k].session == f->session)
                 return error_set(err, SKUA_EARG, "one session twice in a batch");
-        int rc = engine_prepare(f->session, f->ids, f->n_ids, err);
-        if (!rc && f->hold && f->n_ids > SKUA_HOLD_MAX)
-            rc = error_set(err, SKUA_EARG, "%d tokens to hold; at most %d are possible", f->n_ids, SKUA_HOLD_MAX);
-        if (!rc && f->hold)
-            rc = seq_reserve_tape(&f->session->seq, f->n_ids, config_tape_row_bytes(&e->config), err);
+        int rc = engine_prepare_feed(f, err);
         if (rc)
             return rc;
         *total += f->n_ids;
         held |= f->hold;
     }
-    if (held && (*total > e->max_rows || n_feeds > MAX_SHARES))
+    if (held && (*total > e->max_rows || n_feeds > ENGINE_PASS_SESSIONS))
         return error_set(err, SKUA_EARG, "%lld tokens of %d sessions together with held ones; one pass takes %d of %d", (long long)*total,
-                         n_feeds, e->max_rows, MAX_SHARES);
+                         n_feeds, e->max_rows, ENGINE_PASS_SESSIONS);
     return 0;
 }
 
@@ -184,10 +188,10 @@ int skua_eval(skua_engine *e, skua_feed *feeds, int32_t n_feeds, skua_progress *
     if (rc)
         return rc;
     while (done < total) {
-        struct share shares[MAX_SHARES];
+        struct share shares[ENGINE_PASS_SESSIONS];
         struct kern_batch b = {0};
         int32_t n = 0;
-        for (int32_t i = 0; i < n_feeds && b.n_rows < e->max_rows && n < MAX_SHARES; i++) {
+        for (int32_t i = 0; i < n_feeds && b.n_rows < e->max_rows && n < ENGINE_PASS_SESSIONS; i++) {
             int32_t room = e->max_rows - b.n_rows, left = feeds[i].n_ids - feeds[i].n_done;
             if (!left)
                 continue;

@@ -77,19 +77,25 @@ size_t skua_session_bytes(const skua_session *s)
     return seq_bytes(&s->seq) + (size_t)s->cap_tokens * sizeof *s->tokens + session_draft_bytes(s);
 }
 
+int engine_session_reserve_tokens(skua_session *s, int32_t total, skua_error *err)
+{
+    if (total <= s->cap_tokens)
+        return 0;
+    int32_t cap = s->cap_tokens ? s->cap_tokens : 256;
+    while (cap < total)
+        cap = cap > INT32_MAX / 2 ? INT32_MAX : cap * 2;
+    int32_t *p = mem_realloc_array(s->tokens, (size_t)cap, sizeof *p);
+    if (!p)
+        return error_nomem(err, "token history", (size_t)cap * sizeof *p);
+    s->tokens = p;
+    s->cap_tokens = cap;
+    return 0;
+}
+
 int engine_session_reserve(skua_session *s, int32_t total, skua_error *err)
 {
-    if (total > s->cap_tokens) {
-        int32_t cap = s->cap_tokens ? s->cap_tokens : 256;
-        while (cap < total)
-            cap = cap > INT32_MAX / 2 ? INT32_MAX : cap * 2;
-        int32_t *p = mem_realloc_array(s->tokens, (size_t)cap, sizeof *p);
-        if (!p)
-            return error_nomem(err, "token history", (size_t)cap * sizeof *p);
-        s->tokens = p;
-        s->cap_tokens = cap;
-    }
-    return seq_reserve(&s->seq, total, err);
+    int rc = engine_session_reserve_tokens(s, total, err);
+    return rc ? rc : seq_reserve(&s->seq, total, err);
 }
 
 int engine_prepare(skua_session *s, const int32_t *ids, int32_t n_ids, skua_error *err)
@@ -187,27 +193,19 @@ static void copy_drafters(const skua_session *from, skua_session *to)
 int engine_session_copy(const skua_session *from, skua_session *to, skua_error *err)
 {
     struct dev *d = from->engine->dev;
-    int32_t n = from->seq.n_pos, n_pages = seq_pages(n);
+    int32_t n = from->seq.n_pos;
     skua_session_reset(to);
     int rc = engine_session_settled(from, "copying", err);
     if (rc)
         return rc;
     if (n > to->n_ctx)
         return error_set(err, SKUA_ELIMIT, "%d tokens to copy into a context of %d", n, to->n_ctx);
-    rc = engine_session_reserve(to, n, err);
+    rc = engine_session_reserve_tokens(to, n, err);
+    if (!rc)
+        rc = seq_adopt(&to->seq, from->seq.held, seq_pages(n), err);
     if (rc || !n)
         return rc;
-    size_t page = from->seq.page_bytes, state = from->seq.state->size, size = page > state ? page : state;
-    void *bytes = mem_alloc(size);
-    if (!bytes)
-        return error_nomem(err, "copy of a session", size);
-    for (int32_t i = 0; i < n_pages; i++) {
-        d->ops->read(d, (struct kern_view){from->seq.pages[i], 0}, bytes, page);
-        d->ops->write(d, (struct kern_view){to->seq.pages[i], 0}, bytes, page);
-    }
-    d->ops->read(d, (struct kern_view){from->seq.state, 0}, bytes, state);
-    d->ops->write(d, (struct kern_view){to->seq.state, 0}, bytes, state);
-    mem_free(bytes);
+    d->ops->copy(d, (struct kern_view){to->seq.state, 0}, (struct kern_view){from->seq.state, 0}, from->seq.state->size);
     memcpy(to->tokens, from->tokens, (size_t)n * sizeof *to->tokens);
     to->seq.n_pos = n;
     copy_drafters(from, to);

@@ -20,14 +20,14 @@ static json_t *call_with_object(json_t *call)
         json_decref(parsed);
         return json_incref(call);
     }
-    json_t *result = json_copy(owner);
+    json_t *result = json_copy_whole(owner);
     if (json_object_set_new(result, "arguments", parsed) != 0) {
         json_decref(result);
         return NULL;
     }
     if (owner == call)
         return result;
-    json_t *outer = json_copy(call);
+    json_t *outer = json_copy_whole(call);
     if (json_object_set_new(outer, "function", result) != 0) {
         json_decref(outer);
         return NULL;
@@ -41,7 +41,7 @@ static json_t *message_with_objects(json_t *message)
     size_t i;
     if (!json_is_array(calls))
         return json_incref(message);
-    json_t *copy = json_copy(message), *list = json_array();
+    json_t *copy = json_copy_whole(message), *list = json_array();
     bool ok = true;
     json_array_foreach(calls, i, call)
         ok = ok && json_array_append_new(list, call_with_object(call)) == 0;

@@ -9,10 +9,77 @@ int seq_init(struct seq *s, struct dev *d, size_t state_bytes, size_t page_bytes
     return d->ops->buf_alloc(d, state_bytes, &s->state, err); /* new memory is zero */
 }
 
+/* ---- pages ---- */
+
+static int new_page(struct seq *s, struct seq_page **out, skua_error *err)
+{
+    struct seq_page *p = mem_alloc(sizeof *p);
+    if (!p)
+        return error_nomem(err, "KV page", sizeof *p);
+    *p = (struct seq_page){.n_seqs = 1};
+    int rc = s->dev->ops->buf_alloc(s->dev, s->page_bytes, &p->buf, err);
+    if (rc) {
+        mem_free(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+static void free_unheld(struct dev *d, struct seq_page *p)
+{
+    if (p->n_seqs || p->n_kept)
+        return;
+    d->ops->buf_free(d, p->buf);
+    mem_free(p);
+}
+
+static void hold_page(struct seq_page *p)
+{
+    if (p->n_kept && !p->n_seqs)
+        p->keeper->idle -= p->buf->size;
+    p->n_seqs++;
+}
+
+static void unhold_page(struct dev *d, struct seq_page *p)
+{
+    if (!p)
+        return;
+    p->n_seqs--;
+    if (p->n_kept && !p->n_seqs)
+        p->keeper->idle += p->buf->size;
+    free_unheld(d, p);
+}
+
+void seq_page_keep(struct seq_page *p, struct seq_keeper *k)
+{
+    if (p->n_kept++)
+        return;
+    p->keeper = k;
+    k->bytes += p->buf->size;
+    k->idle += p->n_seqs ? 0 : p->buf->size;
+}
+
+void seq_page_drop(struct dev *d, struct seq_page *p)
+{
+    if (!--p->n_kept) {
+        p->keeper->bytes -= p->buf->size;
+        p->keeper->idle -= p->n_seqs ? 0 : p->buf->size;
+        p->keeper = NULL;
+    }
+    free_unheld(d, p);
+}
+
+static void set_page(struct seq *s, int32_t i, struct seq_page *p)
+{
+    s->held[i] = p;
+    s->pages[i] = p ? p->buf : NULL;
+}
+
 static void free_pages(struct seq *s)
 {
     for (int32_t i = 0; i < s->n_pages; i++)
-        s->dev->ops->buf_free(s->dev, s->pages[i]);
+        unhold_page(s->dev, s->held[i]);
     s->n_pages = s->first_page = 0;
 }
 
@@ -22,33 +89,70 @@ void seq_free(struct seq *s)
         return;
     free_pages(s);
     mem_free(s->pages);
+    mem_free(s->held);
     s->dev->ops->buf_free(s->dev, s->state);
     s->dev->ops->buf_free(s->dev, s->tape);
     *s = (struct seq){0};
 }
 
+static int grow_table(struct seq *s, int32_t need, skua_error *err)
+{
+    if (need <= s->cap_pages)
+        return 0;
+    int32_t cap = s->cap_pages ? s->cap_pages : 8;
+    while (cap < need)
+        cap *= 2;
+    struct kern_buf **pages = mem_realloc_array(s->pages, (size_t)cap, sizeof *pages);
+    s->pages = pages ? pages : s->pages;
+    struct seq_page **held = pages ? mem_realloc_array(s->held, (size_t)cap, sizeof *held) : NULL;
+    s->held = held ? held : s->held;
+    if (!pages || !held)
+        return error_nomem(err, "KV page table", (size_t)cap * (sizeof *pages + sizeof *held));
+    s->cap_pages = cap;
+    return 0;
+}
+
+static bool is_shared(const struct seq_page *p) { return p && (p->n_seqs > 1 || p->n_kept); }
+
+/* Its own page in place of a shared one, with the rows before the sequence's end. */
+static int own_page(struct seq *s, int32_t i, skua_error *err)
+{
+    struct seq_page *p;
+    int rc = new_page(s, &p, err);
+    if (rc)
+        return rc;
+    if (s->n_pos > i * KV_PAGE_ROWS)
+        s->dev->ops->copy(s->dev, (struct kern_view){p->buf, 0}, (struct kern_view){s->pages[i], 0}, s->page_bytes);
+    unhold_page(s->dev, s->held[i]);
+    set_page(s, i, p);
+    return 0;
+}
+
 int seq_reserve(struct seq *s, int32_t n_pos, skua_error *err)
 {
-    int32_t need = seq_pages(n_pos);
-    if (need > s->cap_pages) {
-        int32_t cap = s->cap_pages ? s->cap_pages : 8;
-        while (cap < need)
-            cap *= 2;
-        struct kern_buf **p = mem_realloc_array(s->pages, (size_t)cap, sizeof *p);
-        if (!p)
-            return error_nomem(err, "KV page table", (size_t)cap * sizeof *p);
-        s->pages = p;
-        s->cap_pages = cap;
+    const int32_t need = seq_pages(n_pos);
+    int rc = grow_table(s, need, err);
+    for (int32_t i = s->n_pos / KV_PAGE_ROWS; !rc && n_pos > s->n_pos && i < need && i < s->n_pages; i++)
+        if (is_shared(s->held[i]))
+            rc = own_page(s, i, err);
+    while (!rc && s->n_pages < need) {
+        struct seq_page *p = NULL;
+        rc = s->n_pages < s->first_page ? 0 : new_page(s, &p, err);
+        if (!rc)
+            set_page(s, s->n_pages++, p);
     }
-    while (s->n_pages < need) {
-        if (s->n_pages < s->first_page) {
-            s->pages[s->n_pages++] = NULL;
-            continue;
-        }
-        int rc = s->dev->ops->buf_alloc(s->dev, s->page_bytes, &s->pages[s->n_pages], err);
-        if (rc)
-            return rc;
-        s->n_pages++;
+    return rc;
+}
+
+int seq_adopt(struct seq *s, struct seq_page *const *pages, int32_t n_pages, skua_error *err)
+{
+    int rc = grow_table(s, n_pages, err);
+    if (rc)
+        return rc;
+    for (int32_t i = 0; i < n_pages; i++) {
+        if (pages[i])
+            hold_page(pages[i]);
+        set_page(s, s->n_pages++, pages[i]);
     }
     return 0;
 }
@@ -57,8 +161,8 @@ void seq_release(struct seq *s, int32_t first_pos)
 {
     for (; s->first_page < first_pos / KV_PAGE_ROWS; s->first_page++)
         if (s->first_page < s->n_pages) {
-            s->dev->ops->buf_free(s->dev, s->pages[s->first_page]);
-            s->pages[s->first_page] = NULL;
+            unhold_page(s->dev, s->held[s->first_page]);
+            set_page(s, s->first_page, NULL);
         }
 }
 
@@ -88,6 +192,8 @@ void seq_reset(struct seq *s)
 
 size_t seq_bytes(const struct seq *s)
 {
-    const size_t pages = s->n_pages > s->first_page ? (size_t)(s->n_pages - s->first_page) : 0;
-    return (s->state ? s->state->size : 0) + (s->tape ? s->tape->size : 0) + pages * s->page_bytes;
+    size_t bytes = (s->state ? s->state->size : 0) + (s->tape ? s->tape->size : 0);
+    for (int32_t i = s->first_page; i < s->n_pages; i++)
+        bytes += s->page_bytes / (size_t)s->held[i]->n_seqs;
+    return bytes;
 }

@@ -151,12 +151,14 @@ bool sched_poor(struct sched *s, int32_t source);
 void sched_remember(const struct sched *s, struct sched_memory *memory);
 
 /* Several sessions in one pass: which drafts of which sessions are worth a row. The probabilities of all drafts in falling order are
-   admitted as far as tokens per second of the whole pass are highest. n requests; k: in each choice reduced where it does not pay. */
+   admitted as far as tokens per second of the whole pass are highest. n requests; k: in each choice reduced where it does not pay. passes:
+   what shared passes cost by their rows; drafts: the table of the members' drafts. */
 struct sched_member {
     const struct sched *s;
     struct sched_choice *choice;
     int32_t match, ctx;
 };
-int sched_admit(const struct sched_costs *costs, const struct sched_member *members, int32_t n, skua_error *err); /* SKUA_ENOMEM */
+int sched_admit(const struct sched_costs *passes, const struct sched_costs *drafts, const struct sched_member *members, int32_t n,
+                skua_error *err); /* SKUA_ENOMEM */
 
 #endif

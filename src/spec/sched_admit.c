@@ -32,7 +32,8 @@ static int32_t list_slots(const struct sched_member *members, int32_t n, struct 
     return count;
 }
 
-int sched_admit(const struct sched_costs *costs, const struct sched_member *members, int32_t n, skua_error *err)
+int sched_admit(const struct sched_costs *passes, const struct sched_costs *drafts, const struct sched_member *members, int32_t n,
+                skua_error *err)
 {
     int64_t ctx = 0;
     int32_t total = 0;
@@ -47,13 +48,13 @@ int sched_admit(const struct sched_costs *costs, const struct sched_member *memb
         return error_nomem(err, "drafts of a shared pass", (size_t)total * sizeof *slots);
     list_slots(members, n, slots);
     int32_t mean_ctx = (int32_t)(ctx / n), keep = 0;
-    double tokens = n, draft = 0, best = n / sched_costs_verify(costs, n, mean_ctx);
+    double tokens = n, draft = 0, best = n / sched_costs_verify(passes, n, mean_ctx);
     for (int32_t i = 0; i < total; i++) {
         const struct sched_choice *c = members[slots[i].member].choice;
         int32_t d = slots[i].depth; /* a session's slots come in order of depth */
-        draft += sched_costs_draft(costs, c->source, d) - (d > 1 ? sched_costs_draft(costs, c->source, d - 1) : 0);
+        draft += sched_costs_draft(drafts, c->source, d) - (d > 1 ? sched_costs_draft(drafts, c->source, d - 1) : 0);
         tokens += slots[i].survive;
-        double rate = tokens / (draft + sched_costs_verify(costs, n + i + 1, mean_ctx));
+        double rate = tokens / (draft + sched_costs_verify(passes, n + i + 1, mean_ctx));
         if (rate > best) {
             best = rate;
             keep = i + 1;

@@ -33,7 +33,7 @@ CLEAN = {
     "src/dev/dev_cpu.c": DOC + "#include \"kern/cpu/kern_tiers.h\"\n",
     "src/model/forward.c": DOC + "#include \"dev/dev.h\"\n#include \"kern/kern.h\"\n",
     "src/engine/engine.c": DOC + "#include \"model/forward.h\"\n#include \"skua.h\"\n",
-    "src/api/openai.c": DOC + "#include \"base/mem.h\"\n#include \"engine/engine.h\"\n#include <jansson.h>\n",
+    "src/api/openai.c": DOC + "#include \"base/mem.h\"\n#include \"engine/batcher.h\"\n#include <jansson.h>\n",
     "src/http/http.c": DOC + "#include \"base/mem.h\"\n#include <sys/socket.h>\n",
     "src/cmd/main.c": DOC + "#include \"engine/engine.h\"\nint main(void)\n{\n    printf(\"%d\", 1);\n    exit(0);\n}\n",
     "tools/make.py": '#!/usr/bin/env python3\n"""Makes."""\nprint(1)\n',

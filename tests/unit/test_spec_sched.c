@@ -350,12 +350,12 @@ static void test_admit(void)
     size_t live = mem_live_blocks();
     skua_error err = {0};
     fault_set_alloc(1, true);
-    CHECK(sched_admit(&costs, members, 4, &err) == SKUA_ENOMEM && choices[0].k == 7, "%s", err.message);
+    CHECK(sched_admit(&costs, &costs, members, 4, &err) == SKUA_ENOMEM && choices[0].k == 7, "%s", err.message);
     fault_set_alloc(0, false);
-    CHECK(sched_admit(&costs, members, 4, &err) == 0 && mem_live_blocks() == live, "%s", err.message);
+    CHECK(sched_admit(&costs, &costs, members, 4, &err) == 0 && mem_live_blocks() == live, "%s", err.message);
     for (int i = 0; i < 4; i++)
         CHECK(choices[i].k == (i == 2 ? 7 : 0) && (choices[i].source == SCHED_NONE) == (i != 2), "session %d: K %d", i, choices[i].k);
-    CHECK(sched_admit(&costs, members, 0, &err) == 0, "nobody");
+    CHECK(sched_admit(&costs, &costs, members, 0, &err) == 0, "nobody");
 }
 
 static void test_cost_table(void)

@@ -1,0 +1,13 @@
+/* The parts of responses_parse, which are files of their own. 0, or -1 with the error set. */
+#ifndef SKUA_API_RESPONSES_H
+#define SKUA_API_RESPONSES_H
+
+#include "api/field.h"
+
+/* tools, tool_choice, parallel_tool_calls, max_tool_calls. */
+int responses_tools_parse(struct api_request *r, struct api_error *e);
+
+/* instructions and input to r->messages; the names of tools are not looked up. */
+int responses_input_parse(struct api_request *r, struct api_error *e);
+
+#endif
