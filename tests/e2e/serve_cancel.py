@@ -6,7 +6,7 @@ import threading
 
 from serve_lib import Checks, Server, chat, events, until
 
-LONG = "All work and no play makes a dull day. " * 2600  # tens of thousands of tokens
+LONG = "All work and no play makes a dull day. " * 700  # some thousand tokens
 ENDLESS = chat("Tell me everything.", max_tokens=-1, ignore_eos=True)
 PATHS = (("/v1/chat/completions", ENDLESS), ("/v1/responses", {"input": "Tell me everything.", "ignore_eos": True, "temperature": 0}),
          ("/v1/messages", {**ENDLESS, "max_tokens": 60000}), ("/v1/completions", {"prompt": "Once", "max_tokens": 60000, "ignore_eos": True}))
