@@ -129,7 +129,7 @@ int skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *e
     skua_snapshot *p = mem_calloc(1, sizeof *p);
     if (!p)
         return error_nomem(err, "snapshot", sizeof *p);
-    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .draft_size = session_draft_save_size(s, false)};
+    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .draft_size = session_draft_save_size(s, DRAFT_SAVE_BACK)};
     p->tokens = mem_alloc(n * sizeof *p->tokens);
     p->state = mem_alloc(bytes);
     p->draft = p->draft_size ? mem_alloc(p->draft_size) : NULL;
@@ -139,7 +139,7 @@ int skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *e
         return error_nomem(err, "snapshot", all);
     }
     if (p->draft)
-        session_draft_save(s, false, p->draft);
+        session_draft_save(s, DRAFT_SAVE_BACK, p->draft);
     if (n) /* else there may be no array of tokens */
         memcpy(p->tokens, s->tokens, n * sizeof *p->tokens);
     s->engine->dev->ops->read(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, bytes);
@@ -182,10 +182,10 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
 /* The drafters of an empty session as those of another one. Without the memory for it they draft nothing. */
 static void copy_drafters(const skua_session *from, skua_session *to)
 {
-    const size_t size = session_draft_save_size(from, true);
+    const size_t size = session_draft_save_size(from, DRAFT_SAVE_WHOLE);
     void *blob = size ? mem_alloc(size) : NULL;
     if (blob)
-        session_draft_save(from, true, blob);
+        session_draft_save(from, DRAFT_SAVE_WHOLE, blob);
     session_draft_load(to, blob, blob ? size : 0);
     mem_free(blob);
 }
