@@ -45,7 +45,8 @@ int prefix_write_page(const struct prefix_place *p, struct prefix_key key, const
 int prefix_write_state(const struct prefix_place *p, struct prefix_key key, const int32_t *ids, const struct checkpoint *ck, void *room,
                        skua_error *err);
 
-/* Fill an empty session's page i, page i of a drafter's cache, or all of the rest. Errors as in state_file.h; SKUA_EIO: the file cannot be opened. */
+/* Fill an empty session's page i, page i of a drafter's cache, or all of the rest. Errors as in state_file.h; SKUA_EIO: the file
+   cannot be opened. */
 int prefix_read_page(const struct prefix_place *p, struct prefix_key key, const int32_t *ids, int32_t i, skua_session *s, skua_error *err);
 int prefix_read_draft(const struct prefix_place *p, struct prefix_key key, const int32_t *ids, int32_t i, struct seq *kv, skua_error *err);
 int prefix_read_state(const struct prefix_place *p, struct prefix_key key, const int32_t *ids, int32_t n, skua_session *s, skua_error *err);

@@ -275,8 +275,8 @@ static int check_saved(const struct dflash_drafter *d, const struct saved *h, in
     if (!sound)
         return error_set(err, SKUA_EFORMAT, "the drafter's saved state is not of this drafter at position %d", n);
     if (!d->window && d->seq.n_pos < h->first_page * KV_PAGE_ROWS)
-        return error_set(err, SKUA_ESTATE, "the drafter's saved state at position %d needs what was computed before; %d of %d rows are there",
-                         n, d->seq.n_pos, h->first_page * KV_PAGE_ROWS);
+        return error_set(err, SKUA_ESTATE, "the drafter's saved state at position %d needs what was computed before; %d of %d rows are "
+                         "there", n, d->seq.n_pos, h->first_page * KV_PAGE_ROWS);
     return 0;
 }
 
