@@ -91,12 +91,8 @@ int checkpoint_restore(const struct checkpoint *c, const int32_t *ids, skua_sess
     memcpy(s->tokens, ids, (size_t)c->n_tokens * sizeof *ids);
     s->seq.n_pos = c->n_tokens;
     struct seq_page *const *pages = c->pages + c->n_pages;
-    for (int32_t k = 0; k < c->n_drafts; pages += c->drafts[k++].n_pages) {
-        const int32_t n = (int32_t)c->drafts[k].n_pages;
-        struct seq *kv = session_draft_refill(s, c->drafts[k].source);
-        if (kv && !seq_adopt(kv, pages, n, NULL))
-            kv->n_pos = n * KV_PAGE_ROWS;
-    }
+    for (int32_t k = 0; k < c->n_drafts; pages += c->drafts[k++].n_pages)
+        session_draft_adopt(s, c->drafts[k].source, pages, (int32_t)c->drafts[k].n_pages);
     session_draft_load(s, c->draft, c->draft_size);
     return 0;
 }

@@ -75,6 +75,8 @@ int32_t session_draft_kv(const skua_session *s, struct draft_pages out[SKUA_DRAF
 /* The empty cache of a drafter that is reset: for its pages to be put into, and n_pos at their end, before session_draft_load of what was
    saved with DRAFT_SAVE_REST; without them, the drafter cannot follow. NULL: there is no such drafter. */
 struct seq *session_draft_refill(skua_session *s, uint64_t source);
+/* Let it hold these; nothing when there is no such drafter, or no memory. */
+void session_draft_adopt(skua_session *s, uint64_t source, struct seq_page *const *pages, int32_t n_pages);
 
 /* A round: the anchor, which is chosen and not evaluated yet, and drafts for the tokens behind it. */
 struct draft_round {

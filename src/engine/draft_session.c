@@ -222,6 +222,13 @@ struct seq *session_draft_refill(skua_session *s, uint64_t source)
     return NULL;
 }
 
+void session_draft_adopt(skua_session *s, uint64_t source, struct seq_page *const *pages, int32_t n_pages)
+{
+    struct seq *kv = session_draft_refill(s, source);
+    if (kv && !seq_adopt(kv, pages, n_pages, NULL))
+        kv->n_pos = n_pages * KV_PAGE_ROWS;
+}
+
 /* ---- rounds ---- */
 
 static void lose(skua_session *s, int32_t source)

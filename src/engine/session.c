@@ -179,13 +179,18 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
     return 0;
 }
 
-/* The drafters of an empty session as those of another one. Without the memory for it they draft nothing. */
+/* The drafters of an empty session as those of another one, with which they share full pages. Without the memory for it they draft
+   nothing. */
 static void copy_drafters(const skua_session *from, skua_session *to)
 {
-    const size_t size = session_draft_save_size(from, DRAFT_SAVE_WHOLE);
+    const size_t size = session_draft_save_size(from, DRAFT_SAVE_REST);
     void *blob = size ? mem_alloc(size) : NULL;
+    struct draft_pages pages[SKUA_DRAFT_SOURCES];
+    const struct seq *kv[SKUA_DRAFT_SOURCES];
     if (blob)
-        session_draft_save(from, DRAFT_SAVE_WHOLE, blob);
+        session_draft_save(from, DRAFT_SAVE_REST, blob);
+    for (int32_t k = blob ? session_draft_kv(from, pages, kv) - 1 : -1; k >= 0; k--)
+        session_draft_adopt(to, pages[k].source, kv[k]->held, (int32_t)pages[k].n_pages);
     session_draft_load(to, blob, blob ? size : 0);
     mem_free(blob);
 }

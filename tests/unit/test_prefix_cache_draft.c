@@ -192,7 +192,7 @@ static void test_cost(skua_engine *e)
         CHECK(ram[i] - ram[i - 1] == expected, "checkpoint %d costs %zu bytes of memory; expected %zu", i, ram[i] - ram[i - 1], expected);
     }
     CHECK(fixed[2] == fixed[1] && files[2] - files[1] == files[1] - files[0] + 3 * STEP * sizeof(int32_t),
-          "checkpoints cost %zu and %zu bytes of files", files[1] - files[0], files[2] - files[1]); /* longer by tokens: theirs, two pages' */
+          "checkpoints cost %zu and %zu bytes of files", files[1] - files[0], files[2] - files[1]); /* tokens: theirs, two pages' */
     printf("drafters' part of a checkpoint behind %d tokens: %zu bytes copied, %zu with its pages\n", BEGIN + 2 * STEP, fixed[2], whole[2]);
     prefix_cache_free(c);
     skua_session_free(s);
@@ -249,7 +249,13 @@ static void test_untouched(skua_engine *e)
     cache_take(c, t, ids, 650);
     check_whole(t, &w, "a session went back");
     answer(t, ids[600]);
-    CHECK(!engine_session_copy(s, t, NULL), "copy"); /* into drafters that hold shared pages */
+    const size_t before = e->dev->allocated_bytes;
+    CHECK(!engine_session_copy(s, t, NULL) && e->dev->allocated_bytes < before, "a copy takes pages"); /* those of t are given back */
+    struct whole went_on = whole_of(s);
+    check_whole(t, &went_on, "copied");
+    answer(s, ids[640]);
+    check_whole(t, &went_on, "copied, and the other one answered");
+    free(went_on.data);
     cache_take(c, s, ids, 650);
     check_whole(s, &w, "a session answered");
     answer(s, ids[600]);
