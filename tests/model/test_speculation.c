@@ -490,7 +490,9 @@ static void check_chunk(int model, int32_t first, int32_t n, bool all, uint32_t 
         if (one_of == 1) /* without both, agreement would show nothing */
             CHECK(d[0] > 0 && d[1] > 0, "%s, %s: %ld drafts accepted, %ld refused", c.model->name, from->what, d[0], d[1]);
     }
-    CHECK(all_drafted[0] > 0 && all_drafted[1] > 0, "%s: %ld drafts accepted, %ld refused", c.model->name, all_drafted[0], all_drafted[1]);
+    if (one_of <= 4) /* a smaller sample may have drawn none that drafts */
+        CHECK(all_drafted[0] > 0 && all_drafted[1] > 0, "%s: %ld drafts accepted, %ld refused", c.model->name, all_drafted[0],
+              all_drafted[1]);
     fflush(stdout);
 }
 

@@ -62,7 +62,7 @@ static void test_bounds(void **state)
     struct replay *r;
     size_t n;
     uint64_t hits;
-    char id[16];
+    char id[24];
     (void)state;
     assert_int_equal(replay_new(100, &r, NULL), 0);
     for (int i = 0; i < 250; i++) {
@@ -91,7 +91,7 @@ static int save_some(struct replay **r, const char *path)
 
 static void test_files(void **state)
 {
-    struct replay *r, *q;
+    struct replay *r = NULL, *q = NULL;
     const char *path = support_temp("calls");
     char *data;
     size_t size, n;
