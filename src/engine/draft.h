@@ -51,12 +51,32 @@ void session_draft_free(skua_session *s);
 void session_draft_reset(skua_session *s);
 size_t session_draft_bytes(const skua_session *s); /* memory held */
 
-/* A copy of what the drafters need to come back to this point; whole: also in another session. blob: size bytes of the caller's. */
-size_t session_draft_save_size(const skua_session *s, bool whole);
-void   session_draft_save(const skua_session *s, bool whole, void *blob);
+/* A copy of what the drafters need to come back to this point. blob: size bytes of the caller's. */
+enum draft_save {
+    DRAFT_SAVE_BACK,  /* in this session, from further on */
+    DRAFT_SAVE_WHOLE, /* in another session too */
+    DRAFT_SAVE_REST   /* the same, but the pages of session_draft_kv are kept by the caller */
+};
+size_t session_draft_save_size(const skua_session *s, enum draft_save how);
+void   session_draft_save(const skua_session *s, enum draft_save how, void *blob);
 /* Bring the drafters to the session's tokens, of which a blob tells (NULL: none was kept). A drafter that cannot follow proposes nothing
    more. */
 void   session_draft_load(skua_session *s, const void *blob, size_t size);
+
+/* The first full pages of a drafter's own KV cache, which do not change any more, so that others may hold them (model/seq.h). What is in
+   page i follows from the tokens of its positions and before, and the one behind. */
+struct draft_pages {
+    uint64_t source; /* a hash of its name and the page's size */
+    uint64_t page_bytes;
+    int64_t n_pages; /* at least 1 */
+};
+/* What the session has of them: how many drafters, and the sequences that hold the pages. */
+int32_t session_draft_kv(const skua_session *s, struct draft_pages out[SKUA_DRAFT_SOURCES], const struct seq *kv[SKUA_DRAFT_SOURCES]);
+/* The empty cache of a drafter that is reset: for its pages to be put into, and n_pos at their end, before session_draft_load of what was
+   saved with DRAFT_SAVE_REST; without them, the drafter cannot follow. NULL: there is no such drafter. */
+struct seq *session_draft_refill(skua_session *s, uint64_t source);
+/* Let it hold these; nothing when there is no such drafter, or no memory. */
+void session_draft_adopt(skua_session *s, uint64_t source, struct seq_page *const *pages, int32_t n_pages);
 
 /* A round: the anchor, which is chosen and not evaluated yet, and drafts for the tokens behind it. */
 struct draft_round {

@@ -2,9 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/draft.h"
+#include "model/seq.h"
 #include "spec/lookup.h"
 
 _Static_assert(SKUA_DRAFT_MAX == DRAFT_MAX && SKUA_DRAFT_SOURCES == SCHED_MAX_SOURCES, "public sizes");
@@ -91,27 +94,40 @@ struct blob_part {
 
 static size_t padded(size_t n) { return (n + 7) & ~(size_t)7; }
 
-size_t session_draft_save_size(const skua_session *s, bool whole)
+/* Pages of a drafter's own cache that cannot change any more: the last of its rows may wait for the next token. */
+static int32_t final_pages(const struct drafter *d)
+{
+    const int32_t n = !d->kv || d->lost ? 0 : d->kv->n_pos < d->n_pos ? d->kv->n_pos : d->n_pos - 1;
+    return n > 0 ? n / KV_PAGE_ROWS : 0;
+}
+
+static void save_as(struct drafter *d, enum draft_save how)
+{
+    d->save_whole = how != DRAFT_SAVE_BACK;
+    d->save_from = how == DRAFT_SAVE_REST ? final_pages(d) : 0;
+}
+
+size_t session_draft_save_size(const skua_session *s, enum draft_save how)
 {
     size_t size = 0;
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
         if (!d)
             continue;
-        d->save_whole = whole;
+        save_as(d, how);
         size += sizeof(struct blob_part) + (d->lost ? 0 : padded(d->ops->save_size(d)));
     }
     return size;
 }
 
-void session_draft_save(const skua_session *s, bool whole, void *blob)
+void session_draft_save(const skua_session *s, enum draft_save how, void *blob)
 {
     char *p = blob;
     for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
         struct drafter *d = s->draft->drafters[i];
         if (!d)
             continue;
-        d->save_whole = whole;
+        save_as(d, how);
         struct blob_part part = {.n_pos = d->lost ? -1 : d->n_pos, .size = d->lost ? 0 : d->ops->save_size(d)};
         memcpy(part.name, s->engine->draft->sources[i].name, sizeof part.name);
         memcpy(p, &part, sizeof part);
@@ -170,6 +186,47 @@ void session_draft_load(skua_session *s, const void *blob, size_t size)
     }
     if (s->draft)
         sched_forget_shadows(&s->draft->sched);
+}
+
+/* ---- their own KV caches ---- */
+
+static uint64_t source_id(const struct draft_source *source, const struct seq *kv)
+{
+    return XXH3_64bits_withSeed(source->name, strlen(source->name), kv->page_bytes);
+}
+
+int32_t session_draft_kv(const skua_session *s, struct draft_pages out[SKUA_DRAFT_SOURCES], const struct seq *kv[SKUA_DRAFT_SOURCES])
+{
+    int32_t n = 0;
+    for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
+        const struct drafter *d = s->draft->drafters[i];
+        const int32_t n_pages = d ? final_pages(d) : 0;
+        if (!n_pages)
+            continue;
+        out[n] = (struct draft_pages){.source = source_id(&s->engine->draft->sources[i], d->kv), .page_bytes = d->kv->page_bytes,
+                                      .n_pages = n_pages};
+        kv[n++] = d->kv;
+    }
+    return n;
+}
+
+struct seq *session_draft_refill(skua_session *s, uint64_t source)
+{
+    for (int32_t i = 0; s->draft && i < s->engine->draft->n_sources; i++) {
+        struct drafter *d = s->draft->drafters[i];
+        if (d && d->kv && source_id(&s->engine->draft->sources[i], d->kv) == source) {
+            d->ops->reset(d);
+            return d->kv;
+        }
+    }
+    return NULL;
+}
+
+void session_draft_adopt(skua_session *s, uint64_t source, struct seq_page *const *pages, int32_t n_pages)
+{
+    struct seq *kv = session_draft_refill(s, source);
+    if (kv && !seq_adopt(kv, pages, n_pages, NULL))
+        kv->n_pos = n_pages * KV_PAGE_ROWS;
 }
 
 /* ---- rounds ---- */

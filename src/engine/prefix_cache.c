@@ -17,7 +17,7 @@ double prefix_priority(const struct prefix_value *v, int32_t n_tokens, double by
     return v->clock + worth_of[v->worth] * n_tokens / (bytes / unit);
 }
 
-static size_t ram_used(const struct prefix_cache *c) { return c->kept_bytes + c->keeper.idle; }
+static size_t ram_used(const struct prefix_cache *c) { return c->kept_bytes + c->keepers.model.idle + c->keepers.drafters.idle; }
 
 static void publish(struct prefix_cache *c)
 {
@@ -25,7 +25,7 @@ static void publish(struct prefix_cache *c)
     const size_t page = config_kv_page_bytes(&c->engine->config, c->engine->kv_type);
     s.ram_bytes = (int64_t)ram_used(c);
     s.index_bytes = (int64_t)c->tree.bytes;
-    s.kv_tokens_shared = page ? (int64_t)((c->keeper.bytes - c->keeper.idle) / page * KV_PAGE_ROWS) : 0;
+    s.kv_tokens_shared = page ? (int64_t)((c->keepers.model.bytes - c->keepers.model.idle) / page * KV_PAGE_ROWS) : 0;
     if (c->disk)
         prefix_disk_stats(c, &s);
     pthread_mutex_lock(&c->lock);
@@ -152,7 +152,7 @@ static void share_last_pages(struct prefix_cache *c, const struct kept *k)
         const int32_t i = old ? old->n_pages - 1 : -1;
         if (i < 0 || old->pages[i] == k->ck.pages[i])
             continue;
-        seq_page_keep(k->ck.pages[i], &c->keeper);
+        seq_page_keep(k->ck.pages[i], &c->keepers.model);
         seq_page_drop(c->engine->dev, old->pages[i]);
         old->pages[i] = k->ck.pages[i];
     }
@@ -171,7 +171,7 @@ static int add_kept(struct prefix_cache *c, const skua_session *s, enum prefix_w
         mem_free(k);
         return error_nomem(err, "checkpoint", sizeof *k);
     }
-    int rc = checkpoint_take(s, donor ? donor->ck.pages : NULL, donor ? shared / KV_PAGE_ROWS : 0, &c->keeper, &k->ck, err);
+    int rc = checkpoint_take(s, donor ? &donor->ck : NULL, shared, &c->keepers, &k->ck, err);
     if (rc) {
         mem_free(k);
         prefix_tree_prune(&c->tree, node);

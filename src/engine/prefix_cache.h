@@ -48,9 +48,10 @@ int prefix_cache_take(struct prefix_cache *c, skua_session *s, const int32_t *id
 int32_t prefix_cache_resident(struct prefix_cache *c, const int32_t *ids, int32_t n);
 
 /* Keep a checkpoint of the session as it is (settled: SKUA_ESTATE); nothing is done when there is one, or one of a token less. It costs a
-   copy of the recurrent state and of what drafters keep, and the session a copy of its last page when it goes on. worth: how likely it is
-   to be asked for again; PREFIX_PASSING goes to a file only when the cache is flushed or freed, the others at once, by a thread of the
-   cache's. Replaces nothing that is longer; what does not fit the budget is not kept, silently. SKUA_ENOMEM is no reason to stop either. */
+   copy of the recurrent state and of what drafters keep apart from full pages, and the session a copy of its last page when it goes on.
+   worth: how likely it is to be asked for again; PREFIX_PASSING goes to a file only when the cache is flushed or freed, the others at once,
+   by a thread of the cache's. Replaces nothing that is longer; what does not fit the budget is not kept, silently. SKUA_ENOMEM is no reason
+   to stop either. */
 enum prefix_worth { PREFIX_PASSING, PREFIX_REGULAR, PREFIX_BORDER /* a mark, the end of a prompt or an answer */ };
 int prefix_cache_keep(struct prefix_cache *c, const skua_session *s, enum prefix_worth worth, skua_error *err);
 

@@ -68,12 +68,12 @@ static struct disk_page *find_page(struct prefix_disk *d, struct prefix_key key)
     return p;
 }
 
-static struct disk_page *add_page(struct prefix_disk *d, struct prefix_key key, size_t bytes)
+static struct disk_page *add_page(struct prefix_disk *d, const char *suffix, struct prefix_key key, size_t bytes)
 {
     struct disk_page *p = mem_alloc(sizeof *p);
     if (!p)
         return NULL;
-    *p = (struct disk_page){.next = *table_slot(d, key), .key = key, .bytes = bytes};
+    *p = (struct disk_page){.next = *table_slot(d, key), .suffix = suffix, .key = key, .bytes = bytes};
     *table_slot(d, key) = p;
     d->bytes += bytes;
     return p;
@@ -91,7 +91,7 @@ static void lose_page(struct prefix_disk *d, struct disk_page *p)
     *at = p->next;
     p->gone = true;
     d->bytes -= p->bytes;
-    prefix_path(&d->place, p->key, PREFIX_PAGE, path);
+    prefix_path(&d->place, p->key, p->suffix, path);
     prefix_unlink(path);
 }
 
@@ -101,6 +101,40 @@ static void unref_page(struct prefix_disk *d, struct disk_page *p)
         return;
     lose_page(d, p);
     mem_free(p);
+}
+
+static int32_t n_model_pages(const struct prefix_file *f) { return f->n_tokens / KV_PAGE_ROWS; }
+
+/* Which page of which drafter number i of a file's pages is; -1 and i itself: one of the model. */
+static int32_t page_of(const struct prefix_file *f, int32_t i, int32_t *number)
+{
+    int32_t k = -1;
+    for (int32_t n = n_model_pages(f); i >= n; n = (int32_t)f->drafts[++k].n_pages)
+        i -= n;
+    *number = i;
+    return k;
+}
+
+/* What stands in the index for a page that a file builds on: found by *want, which has no next. */
+static struct disk_page wanted_page(const struct prefix_disk *d, const struct prefix_file *f, int32_t i, const struct prefix_key *keys,
+                                    const int32_t *ids)
+{
+    int32_t number;
+    const int32_t k = page_of(f, i, &number);
+    if (k < 0)
+        return (struct disk_page){.suffix = PREFIX_PAGE, .key = keys[i],
+                                  .bytes = prefix_page_file_bytes(&d->place, (i + 1) * KV_PAGE_ROWS)};
+    return (struct disk_page){.suffix = PREFIX_DRAFT, .bytes = prefix_draft_file_bytes((size_t)f->drafts[k].page_bytes),
+                              .key = prefix_draft_key(f->drafts[k].source, keys[number], ids[(number + 1) * KV_PAGE_ROWS])};
+}
+
+/* How many a file builds on; f->n_pages counts those that f->pages has by now. */
+static int32_t all_pages(const struct prefix_file *f)
+{
+    int32_t n = n_model_pages(f);
+    for (int32_t k = 0; k < f->n_drafts; k++)
+        n += (int32_t)f->drafts[k].n_pages;
+    return n;
 }
 
 static void free_file(struct prefix_disk *d, struct prefix_file *f)
@@ -214,14 +248,28 @@ static bool make_room(struct prefix_cache *c, size_t bytes)
 
 /* ---- the writer ---- */
 
+static int write_page(const struct prefix_place *p, const struct write_job *j, int32_t i, void *room)
+{
+    const struct prefix_file *f = j->file;
+    const struct checkpoint *ck = &j->kept->ck;
+    int32_t number;
+    if (page_of(f, i, &number) < 0)
+        return prefix_write_page(p, f->pages[i]->key, j->ids, i, ck->pages[i]->buf, room, NULL);
+    struct seq_page *page = ck->pages[ck->n_pages + i - n_model_pages(f)];
+    return prefix_write_draft(p, f->pages[i]->key, j->ids, number, page->buf, room, NULL);
+}
+
 static int write_files(const struct prefix_place *p, const struct write_job *j)
 {
     const struct prefix_file *f = j->file;
-    void *room = mem_alloc(p->page_bytes);
+    size_t largest = p->page_bytes;
+    for (int32_t k = 0; k < f->n_drafts; k++)
+        largest = f->drafts[k].page_bytes > largest ? (size_t)f->drafts[k].page_bytes : largest;
+    void *room = mem_alloc(largest);
     int rc = room ? 0 : SKUA_ENOMEM;
     for (int32_t i = 0; i < f->n_pages && !rc; i++)
         if (j->is_new[i])
-            rc = prefix_write_page(p, f->pages[i]->key, j->ids, i, j->kept->ck.pages[i]->buf, room, NULL);
+            rc = write_page(p, j, i, room);
     if (!rc)
         rc = prefix_write_state(p, f->key, j->ids, &j->kept->ck, room, NULL);
     mem_free(room);
@@ -309,14 +357,17 @@ void prefix_disk_wait(struct prefix_cache *c, const struct kept *k)
    NULL: no memory. */
 static struct write_job *new_job(struct prefix_disk *d, struct kept *k, size_t *whole)
 {
-    const int32_t n = k->ck.n_tokens, n_pages = n / KV_PAGE_ROWS;
+    const struct checkpoint *ck = &k->ck;
+    const int32_t n = ck->n_tokens, n_pages = n / KV_PAGE_ROWS + ck->n_all - ck->n_pages;
     struct write_job *j = mem_calloc(1, sizeof *j);
     struct prefix_file *f = mem_calloc(1, sizeof *f);
-    struct prefix_key *keys = mem_calloc((size_t)n_pages, sizeof *keys);
+    struct prefix_key *keys = mem_calloc((size_t)(n / KV_PAGE_ROWS), sizeof *keys);
     bool ok = j && f && keys;
     if (ok) {
-        *f = (struct prefix_file){.node = k->node, .n_tokens = n, .bytes = prefix_state_file_bytes(&d->place, n, k->ck.draft_size),
+        *f = (struct prefix_file){.node = k->node, .n_tokens = n, .n_drafts = ck->n_drafts,
+                                  .bytes = prefix_state_file_bytes(&d->place, n, ck->draft_size, ck->n_drafts),
                                   .value = {.clock = d->clock, .worth = k->value.worth}};
+        memcpy(f->drafts, ck->drafts, sizeof f->drafts);
         f->pages = mem_calloc((size_t)n_pages, sizeof *f->pages);
         *j = (struct write_job){.kept = k, .file = f, .ids = mem_alloc((size_t)n * sizeof *j->ids),
                                 .is_new = mem_calloc((size_t)n_pages, sizeof *j->is_new)};
@@ -330,10 +381,11 @@ static struct write_job *new_job(struct prefix_disk *d, struct kept *k, size_t *
     }
     for (; ok && f->n_pages < n_pages; f->n_pages++) {
         const int32_t i = f->n_pages;
-        struct disk_page *p = find_page(d, keys[i]);
+        const struct disk_page want = wanted_page(d, f, i, keys, j->ids);
+        struct disk_page *p = find_page(d, want.key);
         j->is_new[i] = !p;
         if (!p)
-            p = add_page(d, keys[i], prefix_page_file_bytes(&d->place, (i + 1) * KV_PAGE_ROWS));
+            p = add_page(d, want.suffix, want.key, want.bytes);
         if (!(ok = p != NULL))
             break;
         p->n_refs++;
@@ -383,6 +435,26 @@ static void remove_damaged_page(struct prefix_cache *c, struct disk_page *p)
     remove_incomplete(c);
 }
 
+/* Drafters whose pages have no room, or that are not there any more, do without. */
+static int load_drafts(struct prefix_disk *d, const struct prefix_file *f, const int32_t *ids, skua_session *s, struct disk_page **bad,
+                       skua_error *err)
+{
+    int rc = 0;
+    int32_t at = n_model_pages(f);
+    for (int32_t k = 0; k < f->n_drafts && !rc; at += (int32_t)f->drafts[k++].n_pages) {
+        const int32_t n = (int32_t)f->drafts[k].n_pages;
+        struct seq *kv = session_draft_refill(s, f->drafts[k].source);
+        if (!kv || seq_reserve(kv, n * KV_PAGE_ROWS, NULL))
+            continue;
+        for (int32_t i = 0; i < n && !rc; i++) {
+            rc = prefix_read_draft(&d->place, f->pages[at + i]->key, ids, i, kv, err);
+            *bad = rc ? f->pages[at + i] : NULL;
+        }
+        kv->n_pos = rc ? 0 : n * KV_PAGE_ROWS;
+    }
+    return rc;
+}
+
 int prefix_disk_load(struct prefix_cache *c, struct prefix_file *f, const int32_t *ids, skua_session *s, skua_error *err)
 {
     struct prefix_disk *d = c->disk;
@@ -390,10 +462,12 @@ int prefix_disk_load(struct prefix_cache *c, struct prefix_file *f, const int32_
     struct disk_page *bad = NULL;
     int rc = engine_session_reserve(s, f->n_tokens, err);
     const bool room = !rc;
-    for (int32_t i = 0; i < f->n_pages && !rc; i++) {
+    for (int32_t i = 0; i < n_model_pages(f) && !rc; i++) {
         rc = prefix_read_page(&d->place, f->pages[i]->key, ids, i, s, err);
         bad = rc ? f->pages[i] : NULL;
     }
+    if (!rc)
+        rc = load_drafts(d, f, ids, s, &bad, err);
     if (!rc)
         rc = prefix_read_state(&d->place, f->key, ids, f->n_tokens, s, err);
     if (!rc) {
@@ -422,6 +496,12 @@ struct scan {
     bool states; /* the second time: checkpoints, when all pages are known */
 };
 
+/* Kinds of files: pages, then checkpoints, which build on them. */
+static const struct file_kind {
+    const char *suffix, *magic;
+} kinds[] = {{PREFIX_PAGE, STATE_PAGE}, {PREFIX_DRAFT, STATE_DRAFT}, {PREFIX_STATE, STATE_CHECKPOINT}};
+enum { KIND_PAGE, KIND_DRAFT, KIND_STATE, N_KINDS };
+
 static int add_foreign(struct prefix_disk *d, const char *name, size_t bytes, int64_t time, skua_error *err)
 {
     struct foreign *f = mem_alloc(sizeof *f + strlen(name) + 1), **at = &d->foreign;
@@ -438,52 +518,57 @@ static int add_foreign(struct prefix_disk *d, const char *name, size_t bytes, in
 }
 
 /* A checkpoint's file goes into the index, if all that it builds on is there. */
-static int add_state(struct prefix_cache *c, struct prefix_key key, const int32_t *ids, int32_t n, size_t size, int64_t time,
-                     skua_error *err)
+static int add_state(struct prefix_cache *c, struct prefix_key key, const struct prefix_head *h, int64_t time, skua_error *err)
 {
     struct prefix_disk *d = c->disk;
-    const int32_t n_pages = n / KV_PAGE_ROWS;
-    struct prefix_key *keys = mem_calloc((size_t)n_pages, sizeof *keys);
+    const int32_t n = h->n_tokens;
+    struct prefix_file found = {.key = key, .n_tokens = n, .n_drafts = h->n_drafts, .bytes = h->size, .ready = true,
+                                .value = {.clock = (double)time, .worth = PREFIX_REGULAR}};
+    memcpy(found.drafts, h->drafts, sizeof found.drafts);
+    const int32_t n_pages = all_pages(&found);
+    struct prefix_key *keys = mem_calloc((size_t)(n / KV_PAGE_ROWS), sizeof *keys);
     struct prefix_file *f = mem_calloc(1, sizeof *f);
-    struct disk_page **pages = mem_calloc((size_t)n_pages, sizeof *pages);
-    int rc = keys && f && pages ? 0 : SKUA_ENOMEM;
-    if (!rc && !prefix_key_same(prefix_keys(&d->place, ids, n, keys), key))
+    found.pages = mem_calloc((size_t)n_pages, sizeof *found.pages);
+    int rc = keys && f && found.pages ? 0 : SKUA_ENOMEM;
+    if (!rc && !prefix_key_same(prefix_keys(&d->place, h->tokens, n, keys), key))
         rc = SKUA_EFORMAT;
-    for (int32_t i = 0; i < n_pages && !rc; i++)
-        rc = (pages[i] = find_page(d, keys[i])) ? 0 : SKUA_EFORMAT;
-    struct prefix_node *node = rc ? NULL : prefix_tree_insert(&c->tree, ids, n);
+    for (; found.n_pages < n_pages && !rc; found.n_pages++) {
+        const struct disk_page want = wanted_page(d, &found, found.n_pages, keys, h->tokens);
+        struct disk_page *p = find_page(d, want.key);
+        rc = p && p->bytes == want.bytes ? 0 : SKUA_EFORMAT;
+        found.pages[found.n_pages] = p;
+    }
+    found.node = rc ? NULL : prefix_tree_insert(&c->tree, h->tokens, n);
     mem_free(keys);
-    if (!node) {
+    if (!found.node) {
         mem_free(f);
-        mem_free(pages);
+        mem_free(found.pages);
         return rc == SKUA_EFORMAT ? error_set(err, rc, "a page is missing") : error_nomem(err, "index of files", sizeof *f);
     }
-    *f = (struct prefix_file){.node = node, .key = key, .pages = pages, .n_tokens = n, .n_pages = n_pages, .bytes = size, .ready = true,
-                              .value = {.clock = (double)time, .worth = PREFIX_REGULAR}};
+    *f = found;
     for (int32_t i = 0; i < n_pages; i++)
-        pages[i]->n_refs++;
+        f->pages[i]->n_refs++;
     link_file(d, f);
     return 0;
 }
 
-static int scan_known(struct scan *s, const char *name, const char *path, struct prefix_key key, int64_t time)
+static int scan_known(struct scan *s, const char *name, const char *path, int kind, struct prefix_key key, int64_t time)
 {
     struct prefix_cache *c = s->c;
     struct prefix_disk *d = c->disk;
-    int32_t n, *ids = NULL;
-    size_t size = 0;
-    int rc = prefix_read_head(&d->place, path, s->states ? STATE_CHECKPOINT : STATE_PAGE, &n, s->states ? &ids : NULL, &size, s->err);
-    if (!rc && s->states)
-        rc = add_state(c, key, ids, n, size, time, s->err);
-    else if (!rc && (size != prefix_page_file_bytes(&d->place, n) || n % KV_PAGE_ROWS))
+    struct prefix_head h;
+    int rc = prefix_read_head(&d->place, path, kinds[kind].magic, &h, s->err);
+    if (!rc && kind == KIND_STATE)
+        rc = add_state(c, key, &h, time, s->err);
+    else if (!rc && kind == KIND_PAGE && (h.size != prefix_page_file_bytes(&d->place, h.n_tokens) || h.n_tokens % KV_PAGE_ROWS))
         rc = SKUA_EFORMAT;
     else if (!rc)
-        rc = add_page(d, key, size) ? 0 : error_nomem(s->err, "index of files", size);
-    mem_free(ids);
+        rc = add_page(d, kinds[kind].suffix, key, h.size) ? 0 : error_nomem(s->err, "index of files", h.size);
+    mem_free(h.tokens);
     if (!rc || rc == SKUA_ENOMEM)
         return rc;
     if (rc == SKUA_EARG || rc == SKUA_EUNSUPPORTED)
-        return add_foreign(d, name, size, time, s->err);
+        return add_foreign(d, name, h.size, time, s->err);
     c->stats.load_errors++;
     if (rc == SKUA_EFORMAT)
         prefix_unlink(path);
@@ -499,13 +584,15 @@ static int scan_name(struct scan *s, const char *name)
     struct stat st;
     if (!prefix_parse_name(name, &key, &suffix))
         return 0;
-    const bool is_state = strcmp(suffix, PREFIX_STATE) == 0, is_page = strcmp(suffix, PREFIX_PAGE) == 0;
+    int kind = 0;
+    while (kind < N_KINDS && strcmp(suffix, kinds[kind].suffix) != 0)
+        kind++;
     snprintf(path, sizeof path, "%s/%s", s->c->disk->place.dir, name);
-    if (!is_state && !is_page && strstr(suffix, temp) && !s->states)
+    if (kind == N_KINDS && strstr(suffix, temp) && !s->states)
         prefix_unlink(path); /* of a program that was ended while it wrote */
-    if (s->states ? !is_state : !is_page)
+    if (kind == N_KINDS || s->states != (kind == KIND_STATE))
         return 0;
-    return fault_io() || stat(path, &st) != 0 ? 0 : scan_known(s, name, path, key, (int64_t)st.st_mtime);
+    return fault_io() || stat(path, &st) != 0 ? 0 : scan_known(s, name, path, kind, key, (int64_t)st.st_mtime);
 }
 
 static int scan_folder(struct prefix_cache *c, bool states, skua_error *err)

@@ -34,10 +34,11 @@ struct prefix_key {
     uint64_t low, high;
 };
 
-/* A file with a full page; several checkpoints' files build on it. */
+/* A file with a full page, of the model or of a drafter; several checkpoints' files build on it. */
 struct disk_page {
     struct disk_page *next; /* in its chain of the table */
     struct prefix_key key;
+    const char *suffix;     /* of its name */
     size_t bytes;
     int32_t n_refs;
     bool gone;              /* found damaged or not written: no longer in the table */
@@ -48,8 +49,10 @@ struct prefix_file {
     struct prefix_node *node;
     struct prefix_file *next, *previous;
     struct prefix_key key;
-    struct disk_page **pages; /* [n_pages] full ones */
+    struct disk_page **pages; /* [n_pages] full ones: n_tokens / KV_PAGE_ROWS of the model, then those of drafts[0], drafts[1] ... */
     int32_t n_tokens, n_pages;
+    struct draft_pages drafts[SKUA_DRAFT_SOURCES];
+    int32_t n_drafts;
     size_t bytes;
     struct prefix_value value;
     bool ready;               /* written; may be read */
@@ -64,7 +67,7 @@ struct prefix_cache {
     struct prefix_tree tree;
     struct kept *kept;
     size_t kept_bytes;         /* of checkpoints, without pages */
-    struct seq_keeper keeper;  /* of their pages */
+    struct checkpoint_keepers keepers; /* of their pages */
     double clock;              /* of memory */
     uint64_t now;              /* counts uses */
     struct prefix_node *ghosts[PREFIX_GHOSTS]; /* nodes with evicted set, the oldest first */

@@ -129,7 +129,7 @@ int skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *e
     skua_snapshot *p = mem_calloc(1, sizeof *p);
     if (!p)
         return error_nomem(err, "snapshot", sizeof *p);
-    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .draft_size = session_draft_save_size(s, false)};
+    *p = (skua_snapshot){.engine = s->engine, .n_tokens = s->seq.n_pos, .draft_size = session_draft_save_size(s, DRAFT_SAVE_BACK)};
     p->tokens = mem_alloc(n * sizeof *p->tokens);
     p->state = mem_alloc(bytes);
     p->draft = p->draft_size ? mem_alloc(p->draft_size) : NULL;
@@ -139,7 +139,7 @@ int skua_snapshot_take(const skua_session *s, skua_snapshot **out, skua_error *e
         return error_nomem(err, "snapshot", all);
     }
     if (p->draft)
-        session_draft_save(s, false, p->draft);
+        session_draft_save(s, DRAFT_SAVE_BACK, p->draft);
     if (n) /* else there may be no array of tokens */
         memcpy(p->tokens, s->tokens, n * sizeof *p->tokens);
     s->engine->dev->ops->read(s->engine->dev, (struct kern_view){s->seq.state, 0}, p->state, bytes);
@@ -179,13 +179,18 @@ int skua_session_restore(skua_session *s, const skua_snapshot *p, skua_error *er
     return 0;
 }
 
-/* The drafters of an empty session as those of another one. Without the memory for it they draft nothing. */
+/* The drafters of an empty session as those of another one, with which they share full pages. Without the memory for it they draft
+   nothing. */
 static void copy_drafters(const skua_session *from, skua_session *to)
 {
-    const size_t size = session_draft_save_size(from, true);
+    const size_t size = session_draft_save_size(from, DRAFT_SAVE_REST);
     void *blob = size ? mem_alloc(size) : NULL;
+    struct draft_pages pages[SKUA_DRAFT_SOURCES];
+    const struct seq *kv[SKUA_DRAFT_SOURCES];
     if (blob)
-        session_draft_save(from, true, blob);
+        session_draft_save(from, DRAFT_SAVE_REST, blob);
+    for (int32_t k = blob ? session_draft_kv(from, pages, kv) - 1 : -1; k >= 0; k--)
+        session_draft_adopt(to, pages[k].source, kv[k]->held, (int32_t)pages[k].n_pages);
     session_draft_load(to, blob, blob ? size : 0);
     mem_free(blob);
 }

@@ -61,12 +61,12 @@ int engine_session_save(const skua_session *s, const char *path, const struct en
 
 int skua_session_save(const skua_session *s, const char *path, skua_error *err)
 {
-    struct engine_blob drafters = {.name = "drafters", .size = session_draft_save_size(s, true)};
+    struct engine_blob drafters = {.name = "drafters", .size = session_draft_save_size(s, DRAFT_SAVE_WHOLE)};
     void *data = drafters.size ? mem_alloc(drafters.size) : NULL;
     if (drafters.size && !data)
         return error_nomem(err, "state of the drafters", drafters.size);
     if (data)
-        session_draft_save(s, true, data);
+        session_draft_save(s, DRAFT_SAVE_WHOLE, data);
     drafters.data = data;
     int rc = engine_session_save(s, path, &drafters, data != NULL, err);
     mem_free(data);

@@ -8,8 +8,10 @@
 #include "engine/engine.h"
 
 #define STATE_SESSION "SKUASESS"    /* a session: tokens, state, a kv section per page, what drafters keep */
-#define STATE_CHECKPOINT "SKUACKPT" /* prefix cache: tokens, state, the last KV page if it is not full, what drafters keep */
+#define STATE_CHECKPOINT "SKUACKPT" /* prefix cache: tokens, perhaps drafters' pages it builds on, state, the last KV page if it is not
+                                       full, what drafters keep */
 #define STATE_PAGE "SKUAPAGE"       /* prefix cache: the tokens up to its end, a full KV page */
+#define STATE_DRAFT "SKUADRFT"      /* prefix cache: the tokens of a page and the one behind it, a full KV page of a drafter's own */
 #define STATE_VERSION 1u
 
 struct state_header {

@@ -226,14 +226,14 @@ static int propose(struct drafter *base, const struct draft_request *q, struct d
 
 /* ---- keeping ---- */
 
-/* Pages that a block at n_pos sees, or would after being truncated as far as it can be. */
+/* Pages that a block at n_pos sees, or would after being truncated as far as it can be, without those that the caller keeps. */
 static struct saved layout(const struct dflash_drafter *d)
 {
     const struct seq *s = &d->seq;
     struct saved h = {.page_bytes = dflash_page_bytes(d->f), .row_bytes = row_bytes(d->f), .n_pos = s->n_pos, .n_stash = d->n_stash,
-                      .first_page = first_seen(d, s->n_pos) / KV_PAGE_ROWS};
+                      .first_page = d->window ? first_seen(d, s->n_pos) / KV_PAGE_ROWS : d->base.save_from};
     memcpy(h.magic, saved_magic, sizeof h.magic);
-    h.n_pages = (s->n_pos + KV_PAGE_ROWS - 1) / KV_PAGE_ROWS - h.first_page;
+    h.n_pages = seq_pages(s->n_pos) - h.first_page;
     return h;
 }
 
@@ -269,10 +269,15 @@ static int check_saved(const struct dflash_drafter *d, const struct saved *h, in
 {
     const bool sound = memcmp(h->magic, saved_magic, sizeof h->magic) == 0 && h->page_bytes == dflash_page_bytes(d->f) &&
                        h->row_bytes == row_bytes(d->f) && h->n_pos >= 0 && h->n_stash >= 0 && h->n_stash <= DFLASH_STASH_ROWS &&
-                       h->n_pos <= INT32_MAX - DFLASH_CONTEXT_ROWS && h->n_pos + h->n_stash == n &&
-                       h->first_page == first_seen(d, h->n_pos) / KV_PAGE_ROWS &&
-                       h->n_pages == (h->n_pos + KV_PAGE_ROWS - 1) / KV_PAGE_ROWS - h->first_page && size == saved_bytes(h);
-    return sound ? 0 : error_set(err, SKUA_EFORMAT, "the drafter's saved state is not of this drafter at position %d", n);
+                       h->n_pos <= INT32_MAX - DFLASH_CONTEXT_ROWS && h->n_pos + h->n_stash == n && h->first_page >= 0 &&
+                       (d->window ? h->first_page == first_seen(d, h->n_pos) / KV_PAGE_ROWS : h->first_page <= h->n_pos / KV_PAGE_ROWS) &&
+                       h->n_pages == seq_pages(h->n_pos) - h->first_page && size == saved_bytes(h);
+    if (!sound)
+        return error_set(err, SKUA_EFORMAT, "the drafter's saved state is not of this drafter at position %d", n);
+    if (!d->window && d->seq.n_pos < h->first_page * KV_PAGE_ROWS)
+        return error_set(err, SKUA_ESTATE, "the drafter's saved state at position %d needs what was computed before; %d of %d rows are "
+                         "there", n, d->seq.n_pos, h->first_page * KV_PAGE_ROWS);
+    return 0;
 }
 
 static int load(struct drafter *base, int32_t n, const void *src, size_t size, skua_error *err)
@@ -286,8 +291,12 @@ static int load(struct drafter *base, int32_t n, const void *src, size_t size, s
     int rc = check_saved(d, &h, n, size, err);
     if (rc)
         return rc;
-    reset(base);
-    seq_release(&d->seq, h.first_page * KV_PAGE_ROWS);
+    if (d->window) {
+        reset(base);
+        seq_release(&d->seq, h.first_page * KV_PAGE_ROWS);
+    } else
+        d->seq.n_pos = h.first_page * KV_PAGE_ROWS; /* others may hold pages behind it: they are not written */
+    base->lost = false;
     rc = seq_reserve(&d->seq, h.n_pos, err);
     if (rc) {
         base->lost = true;
@@ -357,6 +366,7 @@ int dflash_drafter(struct dflash *f, const char *name, struct drafter **out, sku
     snprintf(d->base.name, sizeof d->base.name, "%s", name);
     for (int32_t i = 0; i < DFLASH_STASH_ROWS; i++)
         d->rows[i] = i;
+    d->base.kv = d->window ? NULL : &d->seq;
     int rc = seq_init(&d->seq, dflash_dev(f), 0, dflash_page_bytes(f), err);
     if (!rc)
         rc = dflash_dev(f)->ops->buf_alloc(dflash_dev(f), DFLASH_STASH_ROWS * row_bytes(f), &d->stash, err);

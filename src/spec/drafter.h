@@ -65,6 +65,7 @@ struct draft_request {
 };
 
 struct drafter;
+struct seq;
 
 struct drafter_ops {
     const char *kind; /* "dflash", "dflash2", "dspark", "mtp", "lookup" */
@@ -92,6 +93,10 @@ struct drafter {
     bool block;          /* drafting costs the same for any number of drafts of a full block */
     bool lost;           /* its context is gone (truncate said false, or an error): it proposes nothing until reset */
     bool save_whole;     /* the caller's: what save writes is for another session or process */
+    struct seq *kv;      /* its own KV cache, if that has all positions: rows before kv->n_pos never change, row p follows from the tokens
+                            up to position p + 1. NULL: it has none, or one with windows */
+    int32_t save_from;   /* the caller's, when save_whole is set: so many full pages of kv, all before kv->n_pos, are left out of what save
+                            writes; before load they are put into kv again, with kv->n_pos at their end or behind it */
     struct drafter_needs needs;
 };
 

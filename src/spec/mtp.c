@@ -38,7 +38,7 @@ struct saved {
     char magic[8];
     uint64_t page_bytes;
     int32_t n_pos, n_rows, n_embd;
-    int32_t whole; /* 1: with the pages of the slots done */
+    int32_t whole; /* 0: without pages; k: with those of the slots done, from number k - 1 on */
 };
 static const char saved_magic[8] = "mtp1";
 
@@ -230,11 +230,14 @@ static bool mtp_truncate(struct drafter *d, int32_t n)
     return !d->lost;
 }
 
-static size_t pages_of(int32_t n_slots) { return ((size_t)n_slots + KV_PAGE_ROWS - 1) / KV_PAGE_ROWS; }
+/* The pages that follow are numbers begin .. end - 1. */
+static int32_t saved_begin(const struct saved *s) { return s->whole ? s->whole - 1 : 0; }
+
+static int32_t saved_end(const struct saved *s) { return s->whole ? seq_pages(s->n_pos - s->n_rows) : 0; }
 
 static size_t saved_size(const struct mtp *m, const struct saved *s)
 {
-    const size_t pages = s->whole ? pages_of(s->n_pos - s->n_rows) * m->kv.page_bytes : 0;
+    const size_t pages = (size_t)(saved_end(s) - saved_begin(s)) * m->kv.page_bytes;
     return sizeof *s + pages + (size_t)s->n_rows * (sizeof *m->next + row_bytes(m));
 }
 
@@ -242,7 +245,7 @@ static size_t saved_size(const struct mtp *m, const struct saved *s)
 static struct saved describe(const struct mtp *m)
 {
     struct saved s = {.page_bytes = m->kv.page_bytes, .n_pos = m->base.n_pos, .n_rows = m->n_rows, .n_embd = m->m.config->n_embd,
-                      .whole = m->base.save_whole};
+                      .whole = m->base.save_whole ? m->base.save_from + 1 : 0};
     memcpy(s.magic, saved_magic, sizeof s.magic);
     return s;
 }
@@ -264,7 +267,7 @@ static void mtp_save(const struct drafter *d, void *dst)
         return;
     memcpy(p, &s, sizeof s);
     p += sizeof s;
-    for (size_t i = 0; s.whole && i < pages_of(m->kv.n_pos); i++, p += m->kv.page_bytes)
+    for (int32_t i = saved_begin(&s); i < saved_end(&s); i++, p += m->kv.page_bytes)
         dev->ops->read(dev, (struct kern_view){m->kv.pages[i], 0}, p, m->kv.page_bytes);
     memcpy(p, m->next, (size_t)m->n_rows * sizeof *m->next);
     dev->ops->read(dev, row_at(m, 0), p + (size_t)m->n_rows * sizeof *m->next, (size_t)m->n_rows * row_bytes(m));
@@ -274,11 +277,12 @@ static int check_saved(const struct mtp *m, const struct saved *s, int32_t n, co
 {
     if (size < sizeof *s || memcmp(s->magic, saved_magic, sizeof s->magic) || s->n_embd != m->m.config->n_embd ||
         s->page_bytes != m->kv.page_bytes || s->n_pos != n || s->n_rows < 1 || s->n_rows > n || s->n_rows > m->cap || s->whole < 0 ||
-        s->whole > 1 || size != saved_size(m, s))
+        saved_begin(s) > (n - s->n_rows) / KV_PAGE_ROWS || size != saved_size(m, s))
         return error_set(err, SKUA_EFORMAT, "the MTP drafter's saved state is not of this drafter at position %d", n);
-    if (!s->whole && m->kv.n_pos < n - s->n_rows)
+    const int32_t before = s->whole ? saved_begin(s) * KV_PAGE_ROWS : n - s->n_rows;
+    if (m->kv.n_pos < before)
         return error_set(err, SKUA_ESTATE, "the MTP drafter's saved state at position %d needs what was computed before; %d of %d rows are "
-                         "there", n, m->kv.n_pos, n - s->n_rows);
+                         "there", n, m->kv.n_pos, before);
     for (int32_t i = 0; i + 1 < s->n_rows; i++) { /* the last row's is not known yet */
         int32_t token;
         memcpy(&token, src + size - (size_t)s->n_rows * (sizeof token + row_bytes(m)) + (size_t)i * sizeof token, sizeof token);
@@ -293,10 +297,11 @@ static int fill(struct mtp *m, const struct saved *s, const char *p, skua_error 
 {
     struct dev *dev = m->m.dev;
     const int32_t done = s->n_pos - s->n_rows;
-    int rc = s->whole ? seq_reserve(&m->kv, done, err) : 0;
+    m->kv.n_pos = s->whole ? saved_begin(s) * KV_PAGE_ROWS : done; /* others may hold pages behind it: they are not written */
+    int rc = seq_reserve(&m->kv, done, err);
     if (rc)
         return rc;
-    for (size_t i = 0; s->whole && i < pages_of(done); i++, p += m->kv.page_bytes)
+    for (int32_t i = saved_begin(s); i < saved_end(s); i++, p += m->kv.page_bytes)
         dev->ops->write(dev, (struct kern_view){m->kv.pages[i], 0}, p, m->kv.page_bytes);
     memcpy(m->next, p, (size_t)s->n_rows * sizeof *m->next);
     dev->ops->write(dev, row_at(m, 0), p + (size_t)s->n_rows * sizeof *m->next, (size_t)s->n_rows * row_bytes(m));
@@ -379,6 +384,7 @@ int mtp_create(const struct mtp_model *model, struct drafter **out, skua_error *
         return error_nomem(err, "MTP drafter", sizeof *m);
     m->base = (struct drafter){.ops = &mtp_ops, .n_max = MTP_MAX_DRAFTS, .needs = {.hidden = true}};
     snprintf(m->base.name, sizeof m->base.name, "%s", model->name);
+    m->base.kv = &m->kv;
     m->m = *model;
     m->cap = WAIT_ROWS + model->max_rows;
     m->anchor = -1;

@@ -17,6 +17,7 @@
 
 struct context {
     skua_engine *e;
+    bool drafts;           /* an MTP block drafts: it has a full page too */
     skua_session *cold[2]; /* KEPT tokens, and 20 others behind them */
     char dir[4096];
     int32_t ids[2][N_IDS]; /* of one beginning of KEPT tokens */
@@ -56,7 +57,8 @@ static int in_memory(void *user, skua_error *err)
     struct prefix_cache *cache = NULL;
     skua_session *s = NULL, *t = NULL;
     const size_t state = config_state_bytes(&c->e->config);
-    const size_t budget = 2 * state + (64 << 10) + 2 * skua_engine_get_info(c->e).kv_page_bytes;
+    const size_t drafters = c->drafts ? 2 * config_mtp_page_bytes(&c->e->config, c->e->kv_type) : 0;
+    const size_t budget = 2 * state + (64 << 10) + 2 * skua_engine_get_info(c->e).kv_page_bytes + drafters;
     int rc = prefix_cache_create(c->e, &(struct prefix_cache_params){.ram_bytes = budget}, &cache, err);
     CHECK(!cache == (rc != 0), "a cache after an error");
     if (!rc)
@@ -133,7 +135,7 @@ static void check_folder(struct context *c, const char *what)
     CHECK(!prefix_cache_create(c->e, &(struct prefix_cache_params){.disk_dir = c->dir}, &cache, &err), "%s: %s", what, err.message);
     prefix_cache_get_stats(cache, &st);
     const long n = folder(c->dir, false);
-    CHECK(st.n_disk <= 1 && n == 2 * st.n_disk, "%s: %ld files for %lld checkpoints", what, n, (long long)st.n_disk);
+    CHECK(st.n_disk <= 1 && n == (2 + c->drafts) * st.n_disk, "%s: %ld files for %lld checkpoints", what, n, (long long)st.n_disk);
     CHECK(!skua_session_create(c->e, N_IDS, &s, &err) && !prefix_cache_take(cache, s, c->ids[0], KEPT + 1, &hit, &err)
           && hit.n_tokens == (st.n_disk ? KEPT : 0) && (!hit.n_tokens || is_right(c, s)), "%s: %d tokens found", what, hit.n_tokens);
     skua_session_free(s);
@@ -158,9 +160,22 @@ static int reading(void *user, skua_error *err)
     check_folder(c, "read");
     if (!folder(c->dir, false)) { /* taken for damaged: there again for the next one */
         skua_error other = {0};
-        CHECK(!with_files(c, true, &other) && folder(c->dir, false) == 2, "%s", other.message);
+        CHECK(!with_files(c, true, &other) && folder(c->dir, false) == 2 + c->drafts, "%s", other.message);
     }
     return rc;
+}
+
+static void all_sweeps(struct context *c, int points)
+{
+    skua_error err = {0};
+    snprintf(c->dir, sizeof c->dir, "%s", support_temp("cache"));
+    CHECK(!in_memory(c, &err), "%s", err.message); /* what the engine makes once */
+    sweep(c->drafts ? "a prefix cache in memory, with drafters" : "a prefix cache in memory", in_memory, c, points);
+    sweep(c->drafts ? "writing a prefix cache's files, with drafters" : "writing a prefix cache's files", writing, c, points);
+    CHECK(!with_files(c, true, &err), "%s", err.message);
+    sweep(c->drafts ? "reading a prefix cache's files, with drafters" : "reading a prefix cache's files", reading, c, points);
+    folder(c->dir, true);
+    rmdir(c->dir);
 }
 
 int main(void)
@@ -178,16 +193,18 @@ int main(void)
     for (int k = 0; k < 2; k++)
         CHECK(!skua_session_create(c.e, N_IDS, &c.cold[k], &err) && !eval(c.cold[k], c.ids[k], k ? KEPT + 20 : KEPT, &err), "%s",
               err.message);
-    snprintf(c.dir, sizeof c.dir, "%s", support_temp("cache"));
     const int points = getenv("SKUA_TEST_QUICK") ? 8 : 60; /* for the sanitizers */
-    sweep("a prefix cache in memory", in_memory, &c, points);
-    sweep("writing a prefix cache's files", writing, &c, points);
-    CHECK(!with_files(&c, true, &err), "%s", err.message);
-    sweep("reading a prefix cache's files", reading, &c, points);
-    folder(c.dir, true);
-    rmdir(c.dir);
+    all_sweeps(&c, points);
+    skua_engine *plain = c.e;
+    skua_draft_params p = SKUA_DRAFT_DEFAULTS;
+    p.source = "mtp";
+    c.drafts = true;
+    CHECK(!skua_engine_open(model, &(skua_engine_params){.n_threads = 2}, &c.e, &err) && !skua_engine_draft(c.e, &p, NULL, &err), "%s",
+          err.message);
+    all_sweeps(&c, points / 2);
+    skua_engine_close(c.e);
     for (int k = 0; k < 2; k++)
         skua_session_free(c.cold[k]);
-    skua_engine_close(c.e);
+    skua_engine_close(plain);
     return support_finish("test_prefix_cache");
 }

@@ -341,6 +341,21 @@ static void test_saving(void)
             }
             const struct draft a = ask(d, 2, 7, false);
             CHECK(same_draft(&want, &a), "window %d: back where it was", window);
+            CHECK((d->kv == NULL) == (window > 0), "window %d: a cache of all positions", window);
+            if (whole && !window) { /* without its full pages, which somebody has kept */
+                d->save_from = d->kv->n_pos / KV_PAGE_ROWS;
+                const size_t rest = d->ops->save_size(d);
+                CHECK(d->save_from == 3 && rest < size - 2 * d->kv->page_bytes, "%zu bytes without pages", rest);
+                d->ops->save(d, saved);
+                other->ops->reset(other);
+                CHECK(other->ops->load(other, 1020, saved, rest, NULL) == SKUA_ESTATE, "without pages");
+                other->ops->reset(other);
+                CHECK(!seq_adopt(other->kv, d->kv->held, d->save_from, &err), "%s", err.message);
+                other->kv->n_pos = d->save_from * KV_PAGE_ROWS;
+                CHECK(!other->ops->load(other, 1020, saved, rest, &err) && other->n_pos == 1020, "%s", err.message);
+                const struct draft b = ask(other, 2, 7, false);
+                CHECK(same_draft(&want, &b), "shared pages: other drafts");
+            }
             free(saved);
             other->ops->free(other);
             d->ops->free(d);

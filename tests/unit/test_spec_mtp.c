@@ -181,6 +181,21 @@ static void test_fill(const struct recorded *r, int32_t n)
     }
     CHECK(to->ops->load(to, n, saved, size, &err) == 0 && !to->lost && to->n_pos == n, "%s", err.message);
     CHECK(same_drafts(propose(to, r->ids[n], DEPTH), &want), "filled at %d: other drafts", n);
+    /* without its full pages, which somebody has kept */
+    const size_t all = from->ops->save_size(from);
+    from->save_from = from->kv->n_pos / KV_PAGE_ROWS;
+    const size_t pages = (size_t)from->save_from * from->kv->page_bytes, rest = from->ops->save_size(from);
+    CHECK(rest == all - pages, "%zu bytes without %d pages of %zu", rest, from->save_from, all);
+    saved = realloc(saved, rest);
+    from->ops->save(from, saved);
+    to->ops->reset(to);
+    CHECK(!from->save_from || (to->ops->load(to, n, saved, rest, &err) == SKUA_ESTATE && to->lost), "without pages: %s", err.message);
+    to->ops->reset(to);
+    CHECK(!seq_adopt(to->kv, from->kv->held, from->save_from, &err), "%s", err.message);
+    to->kv->n_pos = from->save_from * KV_PAGE_ROWS;
+    CHECK(to->ops->load(to, n, saved, rest, &err) == 0 && !to->lost && to->n_pos == n, "%s", err.message);
+    CHECK(same_drafts(propose(to, r->ids[n], DEPTH), &want), "shared at %d: other drafts", n);
+    from->save_from = 0;
     feed(from, r, n + 40, 7);
     feed(to, r, n + 40, 40);
     CHECK(same_drafts(propose(to, r->ids[n + 40], DEPTH), propose(from, r->ids[n + 40], DEPTH)), "filled at %d, and on: other drafts", n);
