@@ -1,0 +1,419 @@
+"""Many clients at once; see serve_load.sh. usage: serve_load.py SKUA MODEL FOLDER
+
+SERVE_LOAD_FULL=1: 10,000 short requests and more of the rest. SERVE_LOAD_SEED: the seed of what is random.
+"""
+import os
+import random
+import re
+import selectors
+import subprocess
+import sys
+import threading
+import time
+
+from serve_support import Client, Closed, Report, Server, plain, request
+
+FULL = os.environ.get("SERVE_LOAD_FULL") == "1"
+SEED = int(os.environ.get("SERVE_LOAD_SEED", "6"))
+MIB = 1 << 20
+QUESTION = "What is the capital of France?"
+TOOL = {"type": "function", "function": {"name": "look", "description": "Look at a place.", "parameters": {
+    "type": "object", "properties": {"place": {"type": "string"}, "n": {"type": "integer"}}, "required": ["place"]}}}
+NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}, "required": ["a", "b"]}
+
+
+def chat(text, **more):
+    return "/v1/chat/completions", dict({"messages": [{"role": "user", "content": text}], "temperature": 0, "enable_thinking": False,
+                                         "max_tokens": 40}, **more)
+
+
+def mixed():
+    """16 requests that have little in common."""
+    return [
+        chat(QUESTION),
+        chat(QUESTION, stream=True, stream_options={"include_usage": True}),
+        chat("Tell me a story.", temperature=1.2, seed=5, max_tokens=60),
+        chat("Tell me a story.", temperature=1.2, seed=6, n=3, max_tokens=30),
+        chat("Who are you?", enable_thinking=True, thinking_budget=16, max_tokens=48, stream=True),
+        chat("Numbers, please.", response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": NUMBERS, "strict": True}}),
+        chat("Look at Paris.", tools=[TOOL], tool_choice="required"),
+        chat("Hello", logprobs=True, top_logprobs=5, max_tokens=8),
+        ("/v1/completions", {"prompt": ["Once upon a time", "The sea"], "max_tokens": 24, "temperature": 0.8, "seed": 9}),
+        ("/v1/completions", {"prompt": "int main(", "max_tokens": 40, "temperature": 0, "stream": True, "logprobs": 3}),
+        ("/v1/completions", {"prompt": "The capital of France", "echo": True, "logprobs": 2, "max_tokens": 0}),
+        ("/v1/completions", {"prompt": "one two three " * 60, "max_tokens": 12, "temperature": 0, "stop": ["four", "\n\n"]}),
+        ("/v1/responses", {"input": QUESTION, "temperature": 0, "max_output_tokens": 32, "reasoning": {"effort": "none"}}),
+        ("/v1/responses", {"input": "Write a poem.", "temperature": 1, "seed": 3, "max_output_tokens": 48, "stream": True}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 32, "temperature": 0}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "A poem."}], "max_tokens": 48, "temperature": 1, "seed": 8, "top_k": 40,
+                          "stream": True}),
+    ]
+
+
+def reassembled(events):
+    """What a stream says, however its text was cut into events."""
+    texts, rest = {}, []
+    for name, d in events:
+        if not isinstance(d, dict) or d.get("type") in ("ping", "response.in_progress"):
+            continue
+        for choice in d.get("choices", []):
+            for where, parts in (("delta", choice.get("delta") or {}), ("choice", choice)):
+                for key in ("content", "reasoning_content", "text"):
+                    if isinstance(parts.get(key), str):
+                        texts[where, choice["index"], key] = texts.get((where, choice["index"], key), "") + parts[key]
+            lp = choice.get("logprobs")
+            if lp:
+                rest.append(("logprobs", choice["index"], plain(lp.get("content", lp.get("token_logprobs")))))
+            if choice.get("finish_reason"):
+                rest.append((choice["index"], choice["finish_reason"]))
+        if isinstance(d.get("delta"), str):
+            key = (name, d.get("output_index"))
+            texts[key] = texts.get(key, "") + d["delta"]
+        elif isinstance(d.get("delta"), dict):
+            for key, value in d["delta"].items():
+                if isinstance(value, str) and key in ("text", "thinking", "partial_json"):
+                    texts[d["index"], key] = texts.get((d["index"], key), "") + value
+                elif key == "stop_reason":
+                    rest.append((key, value))
+        if name in ("response.completed", "response.incomplete"):
+            rest.append(plain(d["response"]))
+        if d.get("usage") and not d.get("choices"):
+            rest.append(plain(d["usage"]))
+    return sorted(texts.items(), key=repr), sorted(rest, key=repr)
+
+
+def content(path, body, answer):
+    if answer.status != 200:
+        return answer.status, answer.body[:400]
+    return reassembled(answer.events()) if body.get("stream") else plain(answer.json())
+
+
+def together(server, asked):
+    """Each asked at the same moment on its own connection; the answers in order."""
+    out, gate = [None] * len(asked), threading.Barrier(len(asked))
+
+    def one(i):
+        c = server.client()
+        try:
+            data = request(*asked[i])
+            gate.wait()
+            c.send(data)
+            out[i] = c.answer()
+        finally:
+            c.close()
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(asked))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return out
+
+
+# ---- the same answers as alone ----
+
+def test_equal(report, start):
+    server = start("--parallel", "4", "--queue", "64")
+    skua, model = sys.argv[1], sys.argv[2]
+    want = subprocess.run([skua, "run", "-m", model, "--temp", "0", "--no-think", "-q", QUESTION], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, check=True).stdout.decode().rstrip("\n")
+    for round_ in range(3):
+        texts = {a.json()["choices"][0]["message"]["content"] for a in together(server, [chat(QUESTION)] * 8)}
+        report.check("8 equal greedy requests, round %d: %r, not only %r" % (round_, texts, want), texts == {want})
+    asked = mixed()
+    alone = [content(p, b, server.ask(p, b)) for p, b in asked]
+    for i, (path, body) in enumerate(asked):
+        report.check("alone: %s %r: %r" % (path, body, alone[i]), not (isinstance(alone[i], tuple) and isinstance(alone[i][0], int)))
+    rng = random.Random(SEED)
+    for round_ in range(20 if FULL else 4):
+        order = list(range(16))
+        rng.shuffle(order)
+        got = together(server, [asked[i] for i in order])
+        for i, answer in zip(order, got):
+            path, body = asked[i]
+            report.check("16 mixed requests, round %d: %s %r is not as alone:\n%r\n%r" % (round_, path, body, content(path, body, answer), alone[i]),
+                         content(path, body, answer) == alone[i])
+    server.wait_idle()
+    return server
+
+
+# ---- too many ----
+
+def long_answer(n=4000, **more):
+    return "/v1/completions", dict({"prompt": "Once", "max_tokens": n, "ignore_eos": True, "temperature": 0, "stream": True}, **more)
+
+
+def begin(server, path, body, **options):
+    """A request whose answer has begun: the connection after the head."""
+    c = server.client(**options)
+    c.send(request(path, body))
+    return c, c.head()
+
+
+def refused(report, name, answer, status, code):
+    error = answer.json().get("error", {})
+    h = answer.headers
+    report.check("%s: %d %r %r" % (name, answer.status, h, error),
+                 answer.status == status and error.get("code", error.get("type")) == code and re.fullmatch("[1-9][0-9]*", h.get("retry-after", ""))
+                 and re.fullmatch("[1-9][0-9]*", h.get("retry-after-ms", "")))
+
+
+def test_overload(report, start):
+    server = start("--parallel", "1", "--queue", "1", "--queue-timeout", "1")
+    running, head = begin(server, *long_answer(2, timeout=600))
+    report.check("a free server takes a request", head.status == 200)
+    running.close()
+    server.wait_idle()
+    stalled, _ = begin(server, *long_answer(-1), receive_buffer=4096)  # occupies the only slot
+    waiting, head = begin(server, *long_answer(2))
+    report.check("one waits", head.status == 200)
+    for path, body, code in (chat("Hi") + ("queue_full",), long_answer() + ("queue_full",), ("/v1/responses", {"input": "Hi"}, "queue_full"),
+                             ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}, "rate_limit_error")):
+        if server.metrics()["skua_requests_waiting"] == 1:  # else its time in the queue is over already
+            refused(report, "a full queue: " + path, server.ask(path, body), 429, code)
+    report.check("other questions are answered", server.ask("/tokenize", {"content": "a"}).status == 200 and server.ask("/health").status == 200)
+    waiting.close()
+    while server.metrics()["skua_requests_waiting"]:  # the closed one
+        time.sleep(0.01)
+    c = server.client()
+    c.send(request(*chat("Hi")))  # waits for more than a second, not streamed
+    refused(report, "too long in the queue", c.answer(), 503, "no_slot")
+    c.close()
+    stalled.close()
+    server.wait_idle()
+    report.check("room again", server.ask(*chat("Hi")).status == 200)
+    return server
+
+
+# ---- readers that do not read ----
+
+def test_stalled(report, start):
+    """200 streams, every other client reads nothing after the head. Bound: what the server held before, + for every running answer
+    its session and 4 MiB that are not yet sent, + 64 KiB for each connection (kernel's buffers are not the server's memory)."""
+    n, parallel = 200, 8
+    server = start("--parallel", str(parallel), "--queue", str(n), "--send-stall-timeout", "0.5", "--cache-ram", "8m")
+    path, body = long_answer(24)
+    want = reassembled(server.ask(path, body).events())
+    for _ in range(2 * parallel):
+        server.ask(*long_answer(400, logprobs=20))
+    server.wait_idle()
+    before, session = server.memory(), 18 * MIB
+    bound = before + parallel * (session + 4 * MIB) + n * (64 << 10)
+    peak, stalled, select = [before], [], selectors.DefaultSelector()
+    reading = {}
+    for i in range(n):
+        if i % 2:
+            c = Client(server.port, receive_buffer=4096)
+            c.send(request(*long_answer(-1, logprobs=20)))
+            stalled.append(c)
+        else:
+            c = server.client()
+            c.send(request(path, body))
+            reading[c] = None
+            select.register(c.sock, selectors.EVENT_READ, c)
+    end = time.monotonic() + float(os.environ.get("SERVE_PATIENCE_S", "120"))
+    streaming = 0
+    while any(v is None for v in reading.values()) and time.monotonic() < end:
+        for key, _ in select.select(0.1):
+            c = key.data
+            if not c.more() or c.buffer.endswith(b"0\r\n\r\n"):
+                select.unregister(c.sock)
+                reading[c] = c.buffer
+        peak.append(server.memory())
+        m = server.metrics() if len(peak) % 8 == 0 else None
+        streaming = max(streaming, m["skua_requests_running"] + m["skua_requests_waiting"]) if m else streaming
+    good = 0
+    for c, data in reading.items():
+        c.buffer = data or b""
+        try:
+            c.sock.settimeout(0.1)
+            good += reassembled(c.answer().events()) == want
+        except (Closed, OSError):
+            pass
+        c.close()
+    report.check("%d of %d readers got their whole answers, beside those who do not read" % (good, len(reading)), good == len(reading))
+    report.check("many at once: %g" % streaming, streaming > n / 4)
+    server.wait_idle()  # all stalled ones were cut, though none of them has closed
+    peak.append(server.memory())
+    report.check("memory: %.1f MiB before, %.1f at most, bound %.1f" % (before / MIB, max(peak) / MIB, bound / MIB), max(peak) <= bound)
+    m = server.metrics()
+    cancelled = sum(v for k, v in m.items() if k.startswith("skua_requests_cancelled_total"))
+    report.check("cut: %g of %d" % (cancelled, len(stalled)), cancelled == len(stalled))
+    cut = 0
+    for c in stalled:
+        try:
+            answer = c.answer()
+            cut -= answer.whole
+        except (Closed, OSError):
+            cut += 1
+        c.close()
+    report.check("their streams end without an end: %d of %d" % (cut, len(stalled)), cut == len(stalled))
+    return server
+
+
+# ---- many short ones ----
+
+def short_requests():
+    return [request(p, b, h) for p, b, h in [
+        chat("Hi", max_tokens=2) + (None,), chat("Hi", max_tokens=2, stream=True) + (None,),
+        ("/v1/completions", {"prompt": "a", "max_tokens": 1, "logprobs": 2}, None), chat("Look.", tools=[TOOL], max_tokens=3) + (None,),
+        chat("Numbers", max_tokens=3, response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": NUMBERS}}) + (None,),
+        ("/v1/responses", {"input": "Hi", "max_output_tokens": 2, "stream": True}, None),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}, None),
+        ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "Hi"}]}, None),
+        ("/tokenize", {"content": "one two three"}, None), ("/v1/models", None, None), ("/health", None, "HEAD"), ("/slots", None, None),
+        ("/v1/chat/completions", {"messages": 1}, None), ("/v1/chat/completions", b"{", None), ("/nothing", None, None)]]
+
+
+def test_short(report, start):
+    """RSS after a warm-up and after all of them differs by 2 % at most: nothing is kept of a request."""
+    n = 10000 if FULL else 1000
+    server = start("--parallel", "2", "--queue", "64", "--cache-ram", "4m")
+    asked = short_requests()
+
+    def run(count, first):
+        bad = 0
+        c = server.client()
+        for i in range(first, first + count):
+            c.send(asked[i % len(asked)])
+            answer = c.answer(asked[i % len(asked)].split(b" ", 1)[0].decode())
+            bad += answer.status not in (200, 400, 404)
+            if i % 7 == 0 or answer.headers.get("connection") == "close":
+                c.close()
+                c = server.client()
+        c.close()
+        wrong[first] = bad
+
+    def share(count):
+        threads = [threading.Thread(target=run, args=(count // 4, 1 + k)) for k in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    wrong = {}
+    share(400)
+    server.wait_idle()
+    before, files = server.memory(), server.descriptors()
+    share(n)
+    server.wait_idle()
+    after = server.memory()
+    report.check("every one of them is answered: %r" % wrong, len(wrong) == 4 and not any(wrong.values()))
+    report.check("%d short requests: %.2f MiB before, %.2f after" % (n, before / MIB, after / MIB), abs(after - before) <= 0.02 * before)
+    report.check("descriptors: %d before, %d after" % (files, server.descriptors()), server.descriptors() == files)
+    return server
+
+
+# ---- clients that go away ----
+
+def leave(server, rng, asked):
+    """One request that its client gives up at a random moment: in the middle of the head or body, while it waits, reads its prompt or
+    answers, or between its bytes."""
+    path, body = rng.choice(asked)
+    data = request(path, dict(body, max_tokens=rng.choice((1, 5, 60))) if "max_tokens" in body else body)
+    c = Client(server.port, receive_buffer=rng.choice((0, 4096)))
+    how = rng.randrange(6)
+    try:
+        if how == 0:
+            c.send(data[:rng.randrange(len(data))])
+        elif how == 1:
+            c.send(data)
+        elif how == 2:
+            c.send(data)
+            time.sleep(rng.random() * 0.05)
+        elif how == 3:
+            c.send(data)
+            for _ in range(rng.randrange(1, 6)):
+                if not c.more():
+                    break
+        elif how == 4:
+            c.send(data + data)  # two in a row, both left
+            c.more()
+        else:
+            for i in range(0, len(data), 97):
+                c.send(data[i:i + 97])
+    except OSError:
+        pass  # an answer that is over already
+    c.close(reset=rng.random() < 0.5)
+
+
+def test_leave(report, start):
+    server = start("--parallel", "3", "--queue", "16", "--cache-ram", "16m")
+    asked = mixed() + [("/v1/completions", {"prompt": "word " * 900, "max_tokens": 5}), long_answer(500), chat("Go on.", n=16, max_tokens=20)]
+    want = content(*asked[0], server.ask(*asked[0]))
+    server.wait_idle()
+    files, threads = server.descriptors(), server.ask("/slots").json()
+    n = 2000 if FULL else 200
+
+    def run(seed):
+        rng = random.Random(seed)
+        for _ in range(n // 4):
+            leave(server, rng, asked)
+    workers = [threading.Thread(target=run, args=(SEED * 100 + k,)) for k in range(4)]
+    for t in workers:
+        t.start()
+    for t in workers:
+        t.join()
+    m = server.wait_idle()
+    report.check("%d clients left, nothing is left of them: %r" % (n, m["skua_requests_running"]), m["skua_requests_running"] == 0)
+    slots = server.ask("/slots").json()
+    report.check("all slots are free: %r" % slots, len(slots) == len(threads) and not any(s["is_processing"] for s in slots))
+    report.check("descriptors: %d before, %d after" % (files, server.descriptors()), server.descriptors() == files)
+    report.check("counted as cancelled: %r" % m, sum(v for k, v in m.items() if k.startswith("skua_requests_cancelled_total")) > 0)
+    answer = server.ask(*asked[0])
+    report.check("then the same answer as before: %r, not %r" % (content(*asked[0], answer), want), content(*asked[0], answer) == want)
+    return server
+
+
+def test_stopped(report, start):
+    """Told to stop in the middle of everything: running streams end properly, those who wait are told."""
+    server = start("--parallel", "2", "--queue", "16", "--drain-timeout", "0.5")
+    ends = []
+    clients = [begin(server, *long_answer(-1))[0] for _ in range(6)]
+    lazy = [begin(server, *long_answer(-1, logprobs=20), receive_buffer=4096)[0] for _ in range(2)]
+    server.stop()
+    for c in clients:
+        c.sock.settimeout(10)
+        try:
+            while c.more():
+                pass
+        except OSError:
+            pass
+        ends.append(b'data: {"error"' in c.buffer or b"data: [DONE]" in c.buffer)
+        c.close()
+    for c in lazy:
+        c.close()
+    report.check("running and waiting streams end with an error event or whole: %r" % ends, all(ends))
+    return server
+
+
+TESTS = [test_equal, test_overload, test_stalled, test_short, test_leave, test_stopped]
+
+
+def main():
+    skua, model, folder = sys.argv[1:4]
+    report = Report()
+    wanted = os.environ.get("SERVE_LOAD_ONLY", "")
+    for test in TESTS:
+        if wanted not in test.__name__:
+            continue
+        server, clock = [], time.monotonic()
+
+        def start(*options):
+            server.append(Server(skua, model, folder, *options))
+            return server[-1]
+        try:
+            test(report, start)
+            for s in server:
+                s.stop()
+            report.check(test.__name__, True)
+        except Exception as e:  # what a test meets is told, and the next one has a server of its own
+            report.check("%s: %s: %s; the server: %s" % (test.__name__, type(e).__name__, e, server and server[-1].said()), False)
+        finally:
+            for s in server:
+                s.kill()
+        if os.environ.get("SERVE_LOAD_TIMES"):
+            print("%s: %.1f s" % (test.__name__, time.monotonic() - clock), flush=True)
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""What the tests of the running server share: starting one, speaking HTTP to it byte by byte, and looking at its memory and its counters.
+
+Answers are read strictly: a head, a length or a chunk that is not exactly as RFC 9112 has it is an error of its own (Malformed).
+"""
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+PATIENCE_S = float(os.environ.get("SERVE_PATIENCE_S", "120"))  # until something that must happen is taken for a hang
+TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class Malformed(Exception):
+    """The server sent what no HTTP/1.1 client must accept."""
+
+
+class Closed(Exception):
+    """The connection ended before the answer was whole; .answer holds what came."""
+
+    def __init__(self, why, answer=None):
+        super().__init__(why)
+        self.answer = answer
+
+
+class Answer:
+    def __init__(self):
+        self.status, self.headers, self.body, self.whole = 0, {}, b"", False
+
+    def json(self):
+        return strict_json(self.body)
+
+    def events(self):
+        return sse_events(self.body)
+
+
+def strict_json(data):
+    """The value of UTF-8 text that is JSON and nothing more: no NaN, no key twice."""
+    def pairs(items):
+        d = dict(items)
+        if len(d) != len(items):
+            raise ValueError("a key twice in %.200r" % ([k for k, _ in items],))
+        return d
+
+    def constant(name):
+        raise ValueError(name + " is no JSON")
+    return json.loads(data.decode("utf-8"), object_pairs_hook=pairs, parse_constant=constant)
+
+
+def sse_events(body):
+    """[(event name or None, data)] of a whole stream; comments are left out."""
+    if body and not body.endswith(b"\n\n"):
+        raise Malformed("the stream ends inside an event: %r" % body[-80:])
+    out = []
+    for block in body.decode("utf-8").split("\n\n")[:-1]:
+        name, data = None, None
+        for line in block.split("\n"):
+            if line.startswith(":"):
+                continue
+            if line.startswith("event: "):
+                name = line[7:]
+            elif line.startswith("data: ") and data is None:
+                data = line[6:]
+            else:
+                raise Malformed("no line of an event: %r" % line)
+        if data is not None:
+            out.append((name, data if data == "[DONE]" else strict_json(data.encode())))
+    return out
+
+
+class Client:
+    """One connection. Requests are bytes; answers are read whole, or as they come with more()."""
+
+    def __init__(self, port, receive_buffer=0, timeout=None):
+        self.sock = socket.socket()
+        if receive_buffer:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.sock.settimeout(timeout or PATIENCE_S)
+        self.sock.connect(("127.0.0.1", port))
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+
+    def send(self, data):
+        self.sock.sendall(data)
+
+    def more(self):
+        """Some more bytes into buffer; False: the server has closed."""
+        data = self.sock.recv(65536)
+        self.buffer += data
+        return bool(data)
+
+    def close(self, reset=False):
+        if reset:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def line(self, answer):
+        while b"\n" not in self.buffer:
+            if not self.more():
+                raise Closed("the head is cut: %r" % self.buffer[:200], answer)
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        if not line.endswith(b"\r") or b"\r" in line[:-1]:
+            raise Malformed("a line without CR LF: %r" % line[:200])
+        return line[:-1]
+
+    def exactly(self, n, answer, body):
+        while len(self.buffer) < n:
+            if not self.more():
+                answer.body = bytes(body + self.buffer)
+                raise Closed("the body is cut", answer)
+        data, self.buffer = self.buffer[:n], self.buffer[n:]
+        return data
+
+    def head(self):
+        """Status and header of the next answer that is not an interim one."""
+        while True:
+            answer = Answer()
+            line = self.line(answer)
+            m = re.fullmatch(rb"HTTP/1\.1 ([1-5][0-9][0-9]) [ -~]*", line)
+            if not m:
+                raise Malformed("no status line: %r" % line[:200])
+            answer.status = int(m.group(1))
+            while True:
+                line = self.line(answer)
+                if not line:
+                    break
+                name, colon, value = line.partition(b":")
+                if not colon or not TOKEN.fullmatch(name) or re.search(rb"[\x00-\x08\x0a-\x1f\x7f]", value):
+                    raise Malformed("no header field: %r" % line[:200])
+                key = name.decode().lower()
+                if key in answer.headers:
+                    raise Malformed("header field %s twice" % key)
+                answer.headers[key] = value.strip().decode("latin-1")
+            if answer.status >= 200:
+                return answer
+
+    def answer(self, method="POST"):
+        """The next whole answer. Closed if the connection ends before; then .answer is what came."""
+        answer = self.head()
+        body = bytearray()
+        if method == "HEAD" or answer.status in (204, 304):
+            answer.whole = True
+        elif answer.headers.get("transfer-encoding") == "chunked":
+            if "content-length" in answer.headers:
+                raise Malformed("both lengths")
+            while True:
+                size = self.exactly(self.find_line(answer, body), answer, body)
+                if not re.fullmatch(rb"[0-9a-fA-F]+\r\n", size):
+                    raise Malformed("no chunk size: %r" % size[:80])
+                n = int(size, 16)
+                data = self.exactly(n + 2, answer, body)
+                if data[-2:] != b"\r\n":
+                    raise Malformed("no line end after a chunk")
+                body += data[:-2]
+                if not n:
+                    break
+            answer.body, answer.whole = bytes(body), True
+        elif "content-length" in answer.headers:
+            answer.body = self.exactly(int(answer.headers["content-length"]), answer, body)
+            answer.whole = True
+        else:
+            while self.more():
+                pass
+            answer.body, self.buffer, answer.whole = self.buffer, b"", True
+        return answer
+
+    def find_line(self, answer, body):
+        while b"\n" not in self.buffer:
+            if not self.more():
+                answer.body = bytes(body)
+                raise Closed("the stream is cut", answer)
+        return self.buffer.index(b"\n") + 1
+
+
+def request(path, body=None, method=None, headers=()):
+    """The bytes of a request; body: bytes, or a value that becomes JSON."""
+    method = method or ("GET" if body is None else "POST")
+    if body is not None and not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    lines = ["%s %s HTTP/1.1" % (method, path), "Host: localhost"] + ["%s: %s" % h for h in headers]
+    if body is not None or method == "POST":
+        lines.append("Content-Length: %d" % len(body or b""))
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (body or b"")
+
+
+class Server:
+    def __init__(self, skua, model, folder, *options):
+        self.log = os.path.join(folder, "serve.%d.log" % time.monotonic_ns())
+        self.stderr = open(self.log + ".err", "wb")
+        self.process = subprocess.Popen([skua, "serve", "-m", model, "--port", "0", "--log", self.log, *options],
+                                        stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr)
+        self.port = self.wait_port()
+
+    def wait_port(self):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise RuntimeError("the server ended with status %d: %s" % (self.process.returncode, self.said()))
+            if os.path.exists(self.log):
+                m = re.search(r"listening on http://\S+:(\d+)\n", open(self.log, errors="replace").read())
+                if m:
+                    return int(m.group(1))
+            time.sleep(0.02)
+        raise RuntimeError("the server does not start: " + self.said())
+
+    def said(self):
+        return open(self.log + ".err", errors="replace").read()[-4000:]
+
+    def client(self, **options):
+        return Client(self.port, **options)
+
+    def ask(self, path, body=None, method=None, headers=()):
+        """One request on its own connection."""
+        c = self.client()
+        try:
+            data = request(path, body, method, headers)
+            c.send(data)
+            return c.answer(data.split(b" ", 1)[0].decode())
+        finally:
+            c.close()
+
+    def metrics(self):
+        out = {}
+        for line in self.ask("/metrics").body.decode().split("\n"):
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                out[name] = float(value)
+        return out
+
+    def memory(self, what="VmRSS"):
+        """Bytes, as the kernel counts them."""
+        for line in open("/proc/%d/status" % self.process.pid):
+            if line.startswith(what + ":"):
+                return int(line.split()[1]) << 10
+        raise RuntimeError("/proc says nothing about " + what)
+
+    def descriptors(self):
+        return len(os.listdir("/proc/%d/fd" % self.process.pid))
+
+    def wait_idle(self):
+        """Until nothing runs or waits and only the asking connection is there; the last metrics. Raises if that does not come."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            m = self.metrics()
+            if m["skua_requests_running"] == 0 and m["skua_requests_waiting"] == 0 and m["skua_connections"] == 1:
+                return m
+            if time.monotonic() > end:
+                raise RuntimeError("still %g running, %g waiting, %g connections" % (
+                    m["skua_requests_running"], m["skua_requests_waiting"], m["skua_connections"]))
+            time.sleep(0.02)
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def stop(self):
+        """Tell it to end and wait; raises unless it ends soundly and without a sanitizer's report."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise RuntimeError("the server does not end when told to") from None
+        said = self.said()
+        self.stderr.close()
+        if status or "Sanitizer" in said or "runtime error" in said:
+            raise RuntimeError("the server ended with status %d: %s" % (status, said))
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+VOLATILE = {"id", "created", "created_at", "completed_at", "timings", "call_id", "item_id", "engine", "signature", "encrypted_content",
+            "prompt_tokens_details", "input_tokens_details", "cache_read_input_tokens", "input_tokens", "obfuscation"}
+
+
+def plain(value):
+    """An answer's value without what differs from one request to the next: ids, times, and what came from the cache."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items() if k not in VOLATILE}
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return value
+
+
+class Report:
+    """Counts checks; the last line is what tests/run.sh reads."""
+
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def check(self, name, good):
+        if good:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print("FAIL: " + name, file=sys.stderr, flush=True)
+        return bool(good)
+
+    def end(self):
+        print("%d passed, %d failed" % (self.passed, self.failed))
+        return 1 if self.failed or not self.passed else 0
