@@ -52,8 +52,10 @@ void serve_end_failed(struct serve_call *c)
 static void failure(struct serve_call *c, const struct batch_result *r)
 {
     struct api_error *e = &c->error;
+    const enum serve_why why = (enum serve_why)atomic_load(&c->why);
     c->failed = true;
-    switch ((enum serve_why)atomic_load(&c->why)) {
+    c->canceled = why != SERVE_GOES_ON && why != SERVE_NO_MEMORY;
+    switch (why) {
     case SERVE_CLIENT_GONE: api_error_set(e, 499, "client_gone", NULL, "the client closed the connection"); return;
     case SERVE_OVERFLOW: api_error_set(e, 499, "client_stalled", NULL, "the client does not read"); return;
     case SERVE_CANCELED: api_error_set(e, 400, "request_cancelled", NULL, "the request was cancelled"); return;
@@ -220,12 +222,12 @@ static void on_done(void *user, const struct batch_result *r)
         serve_call_cancel(c, SERVE_CANCELED); /* the other prompts */
     }
     const bool last = c->n_done == c->n_parts;
-    if (last)
-        finish(c);
-    pthread_mutex_unlock(&c->lock);
     metrics_answer(&c->s->metrics, r);
-    if (last)
-        metrics_usage(&c->s->metrics, &c->usage);
+    if (last) {
+        metrics_usage(&c->s->metrics, &c->usage); /* first: who has the answer may look at the figures */
+        finish(c);
+    }
+    pthread_mutex_unlock(&c->lock);
     serve_call_unref(c);
 }
 

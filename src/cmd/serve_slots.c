@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "api/json_text.h"
 #include "base/clock.h"
@@ -33,13 +34,9 @@ static void put_slot(struct strbuf *b, struct serve *s, int32_t i, const struct 
     struct serve_call *c = call_of(s, v->job);
     strbuf_printf(b,
                   "%s{\"id\":%d,\"n_ctx\":%d,\"n_tokens\":%d,\"is_processing\":%s,\"phase\":\"%s\",\"prompt_processed\":%d,\"prompt_total\":%d,"
-                  "\"cached\":%d,\"generated\":%d,\"speculation\":%s,\"checkpoints\":[],\"idle_seconds\":",
+                  "\"cached\":%d,\"generated\":%d,\"speculation\":%s,\"last_used\":%lld,\"request_id\":",
                   i ? "," : "", i, v->n_ctx, v->n_tokens, v->job ? "true" : "false", v->phase, v->prompt_done, v->prompt_total, v->n_cached,
-                  v->n_generated, v->drafting ? "true" : "false");
-    api_json_double(b, v->job || v->last_used <= 0 ? 0 : now - v->last_used);
-    strbuf_puts(b, ",\"last_used\":");
-    api_json_double(b, v->last_used);
-    strbuf_puts(b, ",\"request_id\":");
+                  v->n_generated, v->drafting ? "true" : "false", v->last_used > 0 ? (long long)((double)time(NULL) - (now - v->last_used)) : 0LL);
     api_json_text(b, c ? http_request_id(c->http) : NULL);
     strbuf_putc(b, '}');
 }
