@@ -1,17 +1,19 @@
-"""Many clients at once; see serve_load.sh. usage: serve_load.py SKUA MODEL FOLDER
-
-SERVE_LOAD_FULL=1: 10,000 short requests and more of the rest. SERVE_LOAD_SEED: the seed of what is random.
+"""Many clients at once; see serve_load.sh. Environment: SKUA, MODEL (see lib.bash), and
+SERVE_LOAD_FULL=1: 10,000 short requests and more of the rest; SERVE_LOAD_SEED: the seed of what is random; SERVE_LOAD_ONLY: a part of
+the name of the tests to run.
 """
+import contextlib
+import functools
 import os
 import random
 import re
 import selectors
 import subprocess
-import sys
 import threading
 import time
 
-from serve_support import Client, Closed, Report, Server, plain, request
+from serve_lib import MODEL, SKUA, WAIT_S, Checks, together, until
+from serve_strict import Closed, Server, plain, request
 
 FULL = os.environ.get("SERVE_LOAD_FULL") == "1"
 SEED = int(os.environ.get("SERVE_LOAD_SEED", "6"))
@@ -88,52 +90,44 @@ def content(path, body, answer):
     return reassembled(answer.events()) if body.get("stream") else plain(answer.json())
 
 
-def together(server, asked):
+def at_once(server, asked):
     """Each asked at the same moment on its own connection; the answers in order."""
-    out, gate = [None] * len(asked), threading.Barrier(len(asked))
+    gate = threading.Barrier(len(asked))
 
-    def one(i):
+    def one(data):
         c = server.client()
         try:
-            data = request(*asked[i])
             gate.wait()
             c.send(data)
-            out[i] = c.answer()
+            return c.answer()
         finally:
             c.close()
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(asked))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    return out
+    return together([functools.partial(one, request(*a)) for a in asked])
 
 
 # ---- the same answers as alone ----
 
-def test_equal(report, start):
+def test_equal(checks, start):
     server = start("--parallel", "4", "--queue", "64")
-    skua, model = sys.argv[1], sys.argv[2]
-    want = subprocess.run([skua, "run", "-m", model, "--temp", "0", "--no-think", "-q", QUESTION], stdin=subprocess.DEVNULL,
+    want = subprocess.run([SKUA, "run", "-m", MODEL, "--temp", "0", "--no-think", "-q", QUESTION], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, check=True).stdout.decode().rstrip("\n")
     for round_ in range(3):
-        texts = {a.json()["choices"][0]["message"]["content"] for a in together(server, [chat(QUESTION)] * 8)}
-        report.check("8 equal greedy requests, round %d: %r, not only %r" % (round_, texts, want), texts == {want})
+        texts = {a.json()["choices"][0]["message"]["content"] for a in at_once(server, [chat(QUESTION)] * 8)}
+        checks.check("8 equal greedy requests, round %d: %r, not only %r" % (round_, texts, want), texts == {want})
     asked = mixed()
-    alone = [content(p, b, server.ask(p, b)) for p, b in asked]
+    alone = [content(p, b, server.answer(p, b)) for p, b in asked]
     for i, (path, body) in enumerate(asked):
-        report.check("alone: %s %r: %r" % (path, body, alone[i]), not (isinstance(alone[i], tuple) and isinstance(alone[i][0], int)))
+        checks.check("alone: %s %r: %r" % (path, body, alone[i]), not (isinstance(alone[i], tuple) and isinstance(alone[i][0], int)))
     rng = random.Random(SEED)
     for round_ in range(20 if FULL else 4):
         order = list(range(16))
         rng.shuffle(order)
-        got = together(server, [asked[i] for i in order])
+        got = at_once(server, [asked[i] for i in order])
         for i, answer in zip(order, got):
             path, body = asked[i]
-            report.check("16 mixed requests, round %d: %s %r is not as alone:\n%r\n%r" % (round_, path, body, content(path, body, answer), alone[i]),
+            checks.check("16 mixed requests, round %d: %s %r is not as alone:\n%r\n%r" % (round_, path, body, content(path, body, answer), alone[i]),
                          content(path, body, answer) == alone[i])
     server.wait_idle()
-    return server
 
 
 # ---- too many ----
@@ -142,59 +136,58 @@ def long_answer(n=4000, **more):
     return "/v1/completions", dict({"prompt": "Once", "max_tokens": n, "ignore_eos": True, "temperature": 0, "stream": True}, **more)
 
 
-def begin(server, path, body, **options):
+def begun(server, path, body, **options):
     """A request whose answer has begun: the connection after the head."""
     c = server.client(**options)
     c.send(request(path, body))
     return c, c.head()
 
 
-def refused(report, name, answer, status, code):
+def refused(checks, name, answer, status, code):
     error = answer.json().get("error", {})
     h = answer.headers
-    report.check("%s: %d %r %r" % (name, answer.status, h, error),
+    checks.check("%s: %d %r %r" % (name, answer.status, h, error),
                  answer.status == status and error.get("code", error.get("type")) == code and re.fullmatch("[1-9][0-9]*", h.get("retry-after", ""))
                  and re.fullmatch("[1-9][0-9]*", h.get("retry-after-ms", "")))
 
 
-def test_overload(report, start):
+def test_overload(checks, start):
     server = start("--parallel", "1", "--queue", "1", "--queue-timeout", "1")
-    running, head = begin(server, *long_answer(2, timeout=600))
-    report.check("a free server takes a request", head.status == 200)
+    running, head = begun(server, *long_answer(2, timeout=600))
+    checks.check("a free server takes a request", head.status == 200)
     running.close()
     server.wait_idle()
-    stalled, _ = begin(server, *long_answer(-1), receive_buffer=4096)  # occupies the only slot
-    waiting, head = begin(server, *long_answer(2))
-    report.check("one waits", head.status == 200)
+    stalled, _ = begun(server, *long_answer(-1), receive_buffer=4096)  # occupies the only slot
+    waiting, head = begun(server, *long_answer(2))
+    checks.check("one waits", head.status == 200)
     for path, body, code in (chat("Hi") + ("queue_full",), long_answer() + ("queue_full",), ("/v1/responses", {"input": "Hi"}, "queue_full"),
                              ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}, "rate_limit_error")):
         if server.metrics()["skua_requests_waiting"] == 1:  # else its time in the queue is over already
-            refused(report, "a full queue: " + path, server.ask(path, body), 429, code)
-    report.check("other questions are answered", server.ask("/tokenize", {"content": "a"}).status == 200 and server.ask("/health").status == 200)
+            refused(checks, "a full queue: " + path, server.answer(path, body), 429, code)
+    checks.check("other questions are answered", server.answer("/tokenize", {"content": "a"}).status == 200 and server.answer("/health").status == 200)
     waiting.close()
     while server.metrics()["skua_requests_waiting"]:  # the closed one
         time.sleep(0.01)
     c = server.client()
     c.send(request(*chat("Hi")))  # waits for more than a second, not streamed
-    refused(report, "too long in the queue", c.answer(), 503, "no_slot")
+    refused(checks, "too long in the queue", c.answer(), 503, "no_slot")
     c.close()
     stalled.close()
     server.wait_idle()
-    report.check("room again", server.ask(*chat("Hi")).status == 200)
-    return server
+    checks.check("room again", server.answer(*chat("Hi")).status == 200)
 
 
 # ---- readers that do not read ----
 
-def test_stalled(report, start):
+def test_stalled(checks, start):
     """200 streams, every other client reads nothing after the head. Bound: what the server held before, + for every running answer
     its session and 4 MiB that are not yet sent, + 64 KiB for each connection (kernel's buffers are not the server's memory)."""
     n, parallel = 200, 8
     server = start("--parallel", str(parallel), "--queue", str(n), "--send-stall-timeout", "0.5", "--cache-ram", "8m")
     path, body = long_answer(24)
-    want = reassembled(server.ask(path, body).events())
+    want = reassembled(server.answer(path, body).events())
     for _ in range(2 * parallel):
-        server.ask(*long_answer(400, logprobs=20))
+        server.answer(*long_answer(400, logprobs=20))
     server.wait_idle()
     before, session = server.memory(), 18 * MIB
     bound = before + parallel * (session + 4 * MIB) + n * (64 << 10)
@@ -202,7 +195,7 @@ def test_stalled(report, start):
     reading = {}
     for i in range(n):
         if i % 2:
-            c = Client(server.port, receive_buffer=4096)
+            c = server.client(receive_buffer=4096)
             c.send(request(*long_answer(-1, logprobs=20)))
             stalled.append(c)
         else:
@@ -210,7 +203,7 @@ def test_stalled(report, start):
             c.send(request(path, body))
             reading[c] = None
             select.register(c.sock, selectors.EVENT_READ, c)
-    end = time.monotonic() + float(os.environ.get("SERVE_PATIENCE_S", "120"))
+    end = time.monotonic() + WAIT_S
     streaming = 0
     while any(v is None for v in reading.values()) and time.monotonic() < end:
         for key, _ in select.select(0.1):
@@ -230,14 +223,14 @@ def test_stalled(report, start):
         except (Closed, OSError):
             pass
         c.close()
-    report.check("%d of %d readers got their whole answers, beside those who do not read" % (good, len(reading)), good == len(reading))
-    report.check("many at once: %g" % streaming, streaming > n / 4)
+    checks.check("%d of %d readers got their whole answers, beside those who do not read" % (good, len(reading)), good == len(reading))
+    checks.check("many at once: %g" % streaming, streaming > n / 4)
     server.wait_idle()  # all stalled ones were cut, though none of them has closed
     peak.append(server.memory())
-    report.check("memory: %.1f MiB before, %.1f at most, bound %.1f" % (before / MIB, max(peak) / MIB, bound / MIB), max(peak) <= bound)
+    checks.check("memory: %.1f MiB before, %.1f at most, bound %.1f" % (before / MIB, max(peak) / MIB, bound / MIB), max(peak) <= bound)
     m = server.metrics()
     cancelled = sum(v for k, v in m.items() if k.startswith("skua_requests_cancelled_total"))
-    report.check("cut: %g of %d" % (cancelled, len(stalled)), cancelled == len(stalled))
+    checks.check("cut: %g of %d" % (cancelled, len(stalled)), cancelled == len(stalled))
     cut = 0
     for c in stalled:
         try:
@@ -246,8 +239,7 @@ def test_stalled(report, start):
         except (Closed, OSError):
             cut += 1
         c.close()
-    report.check("their streams end without an end: %d of %d" % (cut, len(stalled)), cut == len(stalled))
-    return server
+    checks.check("their streams end without an end: %d of %d" % (cut, len(stalled)), cut == len(stalled))
 
 
 # ---- many short ones ----
@@ -264,7 +256,7 @@ def short_requests():
         ("/v1/chat/completions", {"messages": 1}, None), ("/v1/chat/completions", b"{", None), ("/nothing", None, None)]]
 
 
-def test_short(report, start):
+def test_short(checks, start):
     """RSS after a warm-up and after all of them differs by 2 % at most: nothing is kept of a request."""
     n = 10000 if FULL else 1000
     server = start("--parallel", "2", "--queue", "64", "--cache-ram", "4m")
@@ -296,10 +288,9 @@ def test_short(report, start):
     share(n)
     server.wait_idle()
     after = server.memory()
-    report.check("every one of them is answered: %r" % wrong, len(wrong) == 4 and not any(wrong.values()))
-    report.check("%d short requests: %.2f MiB before, %.2f after" % (n, before / MIB, after / MIB), abs(after - before) <= 0.02 * before)
-    report.check("descriptors: %d before, %d after" % (files, server.descriptors()), server.descriptors() == files)
-    return server
+    checks.check("every one of them is answered: %r" % wrong, len(wrong) == 4 and not any(wrong.values()))
+    checks.check("%d short requests: %.2f MiB before, %.2f after" % (n, before / MIB, after / MIB), abs(after - before) <= 0.02 * before)
+    until(lambda: server.descriptors() == files, "descriptors: %d before, %d after" % (files, server.descriptors()))
 
 
 # ---- clients that go away ----
@@ -309,7 +300,7 @@ def leave(server, rng, asked):
     answers, or between its bytes."""
     path, body = rng.choice(asked)
     data = request(path, dict(body, max_tokens=rng.choice((1, 5, 60))) if "max_tokens" in body else body)
-    c = Client(server.port, receive_buffer=rng.choice((0, 4096)))
+    c = server.client(receive_buffer=rng.choice((0, 4096)))
     how = rng.randrange(6)
     try:
         if how == 0:
@@ -321,6 +312,7 @@ def leave(server, rng, asked):
             time.sleep(rng.random() * 0.05)
         elif how == 3:
             c.send(data)
+            c.sock.settimeout(0.2)  # an answer may be whole after its first bytes
             for _ in range(rng.randrange(1, 6)):
                 if not c.more():
                     break
@@ -335,12 +327,12 @@ def leave(server, rng, asked):
     c.close(reset=rng.random() < 0.5)
 
 
-def test_leave(report, start):
+def test_leave(checks, start):
     server = start("--parallel", "3", "--queue", "16", "--cache-ram", "16m")
     asked = mixed() + [("/v1/completions", {"prompt": "word " * 900, "max_tokens": 5}), long_answer(500), chat("Go on.", n=16, max_tokens=20)]
-    want = content(*asked[0], server.ask(*asked[0]))
+    want = content(*asked[0], server.answer(*asked[0]))
     server.wait_idle()
-    files, threads = server.descriptors(), server.ask("/slots").json()
+    files, threads = server.descriptors(), server.answer("/slots").json()
     n = 2000 if FULL else 200
 
     def run(seed):
@@ -353,22 +345,21 @@ def test_leave(report, start):
     for t in workers:
         t.join()
     m = server.wait_idle()
-    report.check("%d clients left, nothing is left of them: %r" % (n, m["skua_requests_running"]), m["skua_requests_running"] == 0)
-    slots = server.ask("/slots").json()
-    report.check("all slots are free: %r" % slots, len(slots) == len(threads) and not any(s["is_processing"] for s in slots))
-    report.check("descriptors: %d before, %d after" % (files, server.descriptors()), server.descriptors() == files)
-    report.check("counted as cancelled: %r" % m, sum(v for k, v in m.items() if k.startswith("skua_requests_cancelled_total")) > 0)
-    answer = server.ask(*asked[0])
-    report.check("then the same answer as before: %r, not %r" % (content(*asked[0], answer), want), content(*asked[0], answer) == want)
-    return server
+    checks.check("%d clients left, nothing is left of them: %r" % (n, m["skua_requests_running"]), m["skua_requests_running"] == 0)
+    slots = server.answer("/slots").json()
+    checks.check("all slots are free: %r" % slots, len(slots) == len(threads) and not any(s["is_processing"] for s in slots))
+    until(lambda: server.descriptors() == files, "descriptors: %d before, %d after" % (files, server.descriptors()))
+    checks.check("counted as cancelled: %r" % m, sum(v for k, v in m.items() if k.startswith("skua_requests_cancelled_total")) > 0)
+    answer = server.answer(*asked[0])
+    checks.check("then the same answer as before: %r, not %r" % (content(*asked[0], answer), want), content(*asked[0], answer) == want)
 
 
-def test_stopped(report, start):
+def test_stopped(checks, start):
     """Told to stop in the middle of everything: running streams end properly, those who wait are told."""
     server = start("--parallel", "2", "--queue", "16", "--drain-timeout", "0.5")
     ends = []
-    clients = [begin(server, *long_answer(-1))[0] for _ in range(6)]
-    lazy = [begin(server, *long_answer(-1, logprobs=20), receive_buffer=4096)[0] for _ in range(2)]
+    clients = [begun(server, *long_answer(-1))[0] for _ in range(6)]
+    lazy = [begun(server, *long_answer(-1, logprobs=20), receive_buffer=4096)[0] for _ in range(2)]
     server.stop()
     for c in clients:
         c.sock.settimeout(10)
@@ -381,39 +372,29 @@ def test_stopped(report, start):
         c.close()
     for c in lazy:
         c.close()
-    report.check("running and waiting streams end with an error event or whole: %r" % ends, all(ends))
-    return server
+    checks.check("running and waiting streams end with an error event or whole: %r" % ends, all(ends))
 
 
 TESTS = [test_equal, test_overload, test_stalled, test_short, test_leave, test_stopped]
 
 
 def main():
-    skua, model, folder = sys.argv[1:4]
-    report = Report()
-    wanted = os.environ.get("SERVE_LOAD_ONLY", "")
+    checks = Checks()
     for test in TESTS:
-        if wanted not in test.__name__:
+        if os.environ.get("SERVE_LOAD_ONLY", "") not in test.__name__:
             continue
-        server, clock = [], time.monotonic()
-
-        def start(*options):
-            server.append(Server(skua, model, folder, *options))
-            return server[-1]
-        try:
-            test(report, start)
-            for s in server:
-                s.stop()
-            report.check(test.__name__, True)
-        except Exception as e:  # what a test meets is told, and the next one has a server of its own
-            report.check("%s: %s: %s; the server: %s" % (test.__name__, type(e).__name__, e, server and server[-1].said()), False)
-        finally:
-            for s in server:
-                s.kill()
-        if os.environ.get("SERVE_LOAD_TIMES"):
-            print("%s: %.1f s" % (test.__name__, time.monotonic() - clock), flush=True)
-    return report.end()
+        begin_s, servers = time.monotonic(), []
+        with contextlib.ExitStack() as stack:
+            def start(*options):
+                servers.append(stack.enter_context(Server(checks, *options)))
+                return servers[-1]
+            try:
+                test(checks, start)
+            except Exception as e:  # what a test meets is told, and the next one has a server of its own
+                checks.check(test.__name__, False, "%s: %s; the server: %s" % (type(e).__name__, e, servers and servers[-1].text()[-1000:]))
+        print("%s: %.1f s" % (test.__name__, time.monotonic() - begin_s), flush=True)
+    checks.finish()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

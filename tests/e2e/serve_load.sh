@@ -3,4 +3,4 @@
 # same answers as alone. SERVE_LOAD_FULL=1: 10,000 short requests and more of the rest. See serve_load.py and lib.bash.
 . tests/e2e/lib.bash
 
-python3 tests/e2e/serve_load.py "$SKUA" "$MODEL" "$WORK"
+SKUA=$SKUA MODEL=$MODEL python3 tests/e2e/serve_load.py

@@ -1,18 +1,16 @@
-"""What the tests of the running server share: starting one, speaking HTTP to it byte by byte, and looking at its memory and its counters.
+"""A client that speaks HTTP byte by byte, and a server whose memory and counters are looked at.
 
 Answers are read strictly: a head, a length or a chunk that is not exactly as RFC 9112 has it is an error of its own (Malformed).
 """
 import json
 import os
 import re
-import signal
 import socket
 import struct
-import subprocess
-import sys
-import time
 
-PATIENCE_S = float(os.environ.get("SERVE_PATIENCE_S", "120"))  # until something that must happen is taken for a hang
+import serve_lib
+from serve_lib import WAIT_S, read_metrics, until
+
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -80,7 +78,7 @@ class Client:
         self.sock = socket.socket()
         if receive_buffer:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.sock.settimeout(timeout or PATIENCE_S)
+        self.sock.settimeout(timeout or WAIT_S)
         self.sock.connect(("127.0.0.1", port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
@@ -188,94 +186,46 @@ def request(path, body=None, method=None, headers=()):
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (body or b"")
 
 
-class Server:
-    def __init__(self, skua, model, folder, *options):
-        self.log = os.path.join(folder, "serve.%d.log" % time.monotonic_ns())
-        self.stderr = open(self.log + ".err", "wb")
-        self.process = subprocess.Popen([skua, "serve", "-m", model, "--port", "0", "--log", self.log, *options],
-                                        stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr)
-        self.port = self.wait_port()
-
-    def wait_port(self):
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise RuntimeError("the server ended with status %d: %s" % (self.process.returncode, self.said()))
-            if os.path.exists(self.log):
-                m = re.search(r"listening on http://\S+:(\d+)\n", open(self.log, errors="replace").read())
-                if m:
-                    return int(m.group(1))
-            time.sleep(0.02)
-        raise RuntimeError("the server does not start: " + self.said())
-
-    def said(self):
-        return open(self.log + ".err", errors="replace").read()[-4000:]
-
+class Server(serve_lib.Server):
     def client(self, **options):
         return Client(self.port, **options)
 
-    def ask(self, path, body=None, method=None, headers=()):
-        """One request on its own connection."""
+    def exchange(self, data):
+        """The answer to these bytes, on a connection of its own."""
         c = self.client()
         try:
-            data = request(path, body, method, headers)
             c.send(data)
             return c.answer(data.split(b" ", 1)[0].decode())
         finally:
             c.close()
 
+    def answer(self, path, body=None, method=None, headers=()):
+        return self.exchange(request(path, body, method, headers))
+
     def metrics(self):
-        out = {}
-        for line in self.ask("/metrics").body.decode().split("\n"):
-            if line and not line.startswith("#"):
-                name, value = line.rsplit(" ", 1)
-                out[name] = float(value)
-        return out
+        return read_metrics(self.answer("/metrics").body.decode())
+
+    def count(self, name):
+        """A metric, its labels added up."""
+        return sum(v for k, v in self.metrics().items() if k.split("{")[0] == "skua_" + name)
 
     def memory(self, what="VmRSS"):
         """Bytes, as the kernel counts them."""
-        for line in open("/proc/%d/status" % self.process.pid):
-            if line.startswith(what + ":"):
-                return int(line.split()[1]) << 10
-        raise RuntimeError("/proc says nothing about " + what)
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) << 10 for line in f if line.startswith(what + ":"))
 
     def descriptors(self):
-        return len(os.listdir("/proc/%d/fd" % self.process.pid))
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def wait_idle(self):
-        """Until nothing runs or waits and only the asking connection is there; the last metrics. Raises if that does not come."""
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            m = self.metrics()
-            if m["skua_requests_running"] == 0 and m["skua_requests_waiting"] == 0 and m["skua_connections"] == 1:
-                return m
-            if time.monotonic() > end:
-                raise RuntimeError("still %g running, %g waiting, %g connections" % (
-                    m["skua_requests_running"], m["skua_requests_waiting"], m["skua_connections"]))
-            time.sleep(0.02)
+        """Until nothing runs or waits and only the asking connection is there; the last metrics."""
+        last = {}
 
-    def alive(self):
-        return self.process.poll() is None
-
-    def stop(self):
-        """Tell it to end and wait; raises unless it ends soundly and without a sanitizer's report."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise RuntimeError("the server does not end when told to") from None
-        said = self.said()
-        self.stderr.close()
-        if status or "Sanitizer" in said or "runtime error" in said:
-            raise RuntimeError("the server ended with status %d: %s" % (status, said))
-
-    def kill(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        def idle():
+            last.update(self.metrics())
+            return not last["skua_requests_running"] and not last["skua_requests_waiting"] and last["skua_connections"] == 1
+        until(idle, "the server does not become idle")
+        return last
 
 
 VOLATILE = {"id", "created", "created_at", "completed_at", "timings", "call_id", "item_id", "engine", "signature", "encrypted_content",
@@ -289,22 +239,3 @@ def plain(value):
     if isinstance(value, list):
         return [plain(v) for v in value]
     return value
-
-
-class Report:
-    """Counts checks; the last line is what tests/run.sh reads."""
-
-    def __init__(self):
-        self.passed = self.failed = 0
-
-    def check(self, name, good):
-        if good:
-            self.passed += 1
-        else:
-            self.failed += 1
-            print("FAIL: " + name, file=sys.stderr, flush=True)
-        return bool(good)
-
-    def end(self):
-        print("%d passed, %d failed" % (self.passed, self.failed))
-        return 1 if self.failed or not self.passed else 0
