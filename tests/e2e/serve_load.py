@@ -284,7 +284,7 @@ def test_short(checks, start):
     wrong = {}
     share(400)
     server.wait_idle()
-    before, files = server.memory(), server.descriptors()
+    before, files = server.memory(), server.descriptors_at_rest()
     share(n)
     server.wait_idle()
     after = server.memory()
@@ -332,7 +332,8 @@ def test_leave(checks, start):
     asked = mixed() + [("/v1/completions", {"prompt": "word " * 900, "max_tokens": 5}), long_answer(500), chat("Go on.", n=16, max_tokens=20)]
     want = content(*asked[0], server.answer(*asked[0]))
     server.wait_idle()
-    files, threads = server.descriptors(), server.answer("/slots").json()
+    threads = server.answer("/slots").json()
+    files = server.descriptors_at_rest()
     n = 2000 if FULL else 200
 
     def run(seed):

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import struct
+import time
 
 import serve_lib
 from serve_lib import WAIT_S, read_metrics, until
@@ -216,6 +217,11 @@ class Server(serve_lib.Server):
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def descriptors_at_rest(self):
+        """When the last asking connection is closed on its side too."""
+        self.wait_idle()
+        return min(self.descriptors() for _ in range(20) if not time.sleep(0.01))
 
     def wait_idle(self):
         """Until nothing runs or waits and only the asking connection is there; the last metrics."""
