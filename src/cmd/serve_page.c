@@ -9,7 +9,8 @@
 
 /* Scripts and styles from here only, none inside the page; no frames round it, no forms or pictures to elsewhere. */
 static const char policy[] =
-    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'";
 
 /* Does If-None-Match name this tag? */
 static bool has_tag(const char *list, const char *tag)

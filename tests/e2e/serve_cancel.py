@@ -22,7 +22,7 @@ def cancelled(s, phase):
 
 
 def phases(t):
-    with Server(t, "--ctx", "65536", "--parallel", "1", "--cache-ram", "1g") as s:
+    with Server(t, "--ctx", "65536", "--parallel", "1", "--cache-ram", "1g", "--slots-debug") as s:
         for path, body in PATHS:  # while tokens come
             before = cancelled(s, "decode")
             c = s.open_stream(path, body, 6)
@@ -33,6 +33,7 @@ def phases(t):
         c = s.connect()  # not streamed
         c.request("POST", "/v1/chat/completions", json.dumps(ENDLESS))
         until(lambda: s.get("/slots")[1][0]["generated"] > 3, "decoding")
+        t.check("the prompt in debugging", "everything." in s.get("/slots")[1][0]["prompt"])
         c.close()
         until(lambda: running(s) == 0, "it ends")
         until(lambda: cancelled(s, "decode") - before == 1, "it is counted")

@@ -86,7 +86,8 @@ def tool_loop(s, t):
     messages += [{"role": "assistant", "content": message["content"], "tool_calls": message["tool_calls"]},
                  {"role": "tool", "tool_call_id": call["id"], "content": "5"}]
     _, after, _ = turn(s, messages, tools=TOOLS)
-    t.check("the call is not read again", after["prompt_tokens_details"]["cached_tokens"] >= usage["total_tokens"] - 8, (usage, after))
+    # What a mask was laid on may be other tokens than the same text has when it is read: only the prompt is sure to be known.
+    t.check("the prompt is not read again", after["prompt_tokens_details"]["cached_tokens"] >= usage["prompt_tokens"] - 8, (usage, after))
     stream = s.stream("/v1/chat/completions", {"messages": messages[:1], "temperature": 0, "enable_thinking": False, **fields})
     deltas = [c["tool_calls"][0]["function"].get("arguments", "") for _, e in stream[:-1] for c in [e["choices"][0]["delta"]] if "tool_calls" in c]
     t.equal("streamed arguments", "".join(deltas), call["function"]["arguments"])
