@@ -82,7 +82,7 @@ class Client:
         self.sock.settimeout(timeout or WAIT_S)
         self.sock.connect(("127.0.0.1", port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buffer = b""
+        self.buffer = bytearray()
 
     def send(self, data):
         self.sock.sendall(data)
@@ -102,7 +102,9 @@ class Client:
         while b"\n" not in self.buffer:
             if not self.more():
                 raise Closed("the head is cut: %r" % self.buffer[:200], answer)
-        line, self.buffer = self.buffer.split(b"\n", 1)
+        n = self.buffer.index(b"\n")
+        line = bytes(self.buffer[:n])
+        del self.buffer[:n + 1]
         if not line.endswith(b"\r") or b"\r" in line[:-1]:
             raise Malformed("a line without CR LF: %r" % line[:200])
         return line[:-1]
@@ -112,7 +114,8 @@ class Client:
             if not self.more():
                 answer.body = bytes(body + self.buffer)
                 raise Closed("the body is cut", answer)
-        data, self.buffer = self.buffer[:n], self.buffer[n:]
+        data = bytes(self.buffer[:n])
+        del self.buffer[:n]
         return data
 
     def head(self):
@@ -165,7 +168,7 @@ class Client:
         else:
             while self.more():
                 pass
-            answer.body, self.buffer, answer.whole = self.buffer, b"", True
+            answer.body, answer.whole = self.exactly(len(self.buffer), answer, body), True
         return answer
 
     def find_line(self, answer, body):
