@@ -7,8 +7,8 @@
 #   make bench        the programs of bench/, in build/bench
 #   make install      PREFIX=/usr/local, DESTDIR=; and uninstall
 #   make clean        remove the object folder
-# Variables: CC, BUILD (object folder), SAN=1 (address and undefined sanitizers), LIBFUZZER=1 (fuzz targets with
-# their engine), CROSS=1 (for arm64, on Debian), V=1 (show commands).
+# Variables: CC, BUILD (object folder), SAN=1 (address and undefined sanitizers), SAN=thread (data races), LIBFUZZER=1 (fuzz
+# targets with their engine), CROSS=1 (for arm64, on Debian), V=1 (show commands).
 
 ifeq ($(CROSS),1)
 TOOLS    := aarch64-linux-gnu-
@@ -39,6 +39,10 @@ ifeq ($(SAN),1)
 SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 # Programs that run whole models spend nearly all their time in the kernels: these are checked in the tests of kernels only
 # (tests/tests.mk links them with kernels that are), which meet each one at its borders.
+KERNFLAGS := -fno-sanitize=all
+endif
+ifeq ($(SAN),thread)
+SANFLAGS := -fsanitize=thread -fno-omit-frame-pointer
 KERNFLAGS := -fno-sanitize=all
 endif
 ifeq ($(LIBFUZZER),1)

@@ -61,11 +61,17 @@ def origins(t):
         t.equal("any origin", (head["access-control-allow-origin"], head.get("access-control-allow-credentials")), ("*", None))
 
 
+def load(s):
+    """Requests that run, and that wait."""
+    m = s.metrics()
+    return m["skua_requests_running"], m["skua_requests_waiting"]
+
+
 def queue(t):
     with Server(t, "--ctx", "65536", "--parallel", "1", "--queue", "1", "--queue-timeout", "600") as s:
         first = s.open_stream("/v1/chat/completions", BUSY, 1)
         second = s.open_stream("/v1/chat/completions", BUSY)
-        until(lambda: s.metrics()["skua_requests_waiting"] == 1, "the second request waits")
+        until(lambda: load(s) == (1, 1), "the second request waits")
         status, head, body = s.ask("POST", "/v1/chat/completions", chat("Hi"))
         t.equal("queue full", (status, json.loads(body)["error"]["code"]), (429, "queue_full"))
         t.check("retry-after", int(head["retry-after"]) >= 1 and int(head["retry-after-ms"]) >= 1000, head)
@@ -75,7 +81,7 @@ def queue(t):
         t.equal("no idle slot", (s.ask("GET", "/slots?fail_on_no_slot=1")[0], s.ask("GET", "/slots")[0]), (503, 200))
         first.close()
         second.close()
-        until(lambda: s.metrics()["skua_requests_running"] == 0, "both are gone")
+        until(lambda: load(s) == (0, 0), "both are gone")
         t.equal("room again", s.ask("POST", "/v1/chat/completions", chat("Hi", max_tokens=2))[0], 200)
     with Server(t, "--ctx", "65536", "--parallel", "1", "--queue-timeout", "0.3", "--request-timeout", "600") as s:
         first = s.open_stream("/v1/chat/completions", BUSY, 1)

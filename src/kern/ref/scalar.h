@@ -13,8 +13,9 @@
 #include "kern/kern.h"
 #include "kern/math.h"
 
-/* gcc only; not under the address sanitizer, whose start-up comes after the choice of the version. SCALAR_NO_CLONES: tests. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(SCALAR_NO_CLONES)
+/* gcc only; not under the address or thread sanitizer, whose start-up comes after the choice of the version. SCALAR_NO_CLONES: tests. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__) && !defined(SCALAR_NO_CLONES)
 #define SCALAR_CLONES __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define SCALAR_CLONES
