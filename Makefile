@@ -139,6 +139,9 @@ $(BUILD)/checked/%.o: src/%.c $(BUILD)/flags
 	@echo "  CC    $< (sanitized)"
 	$(Q)$(CC) $(ALLC) $(call file_flags,$<) -MMD -MP -c -o $@ $<
 
+# The chat page is part of the program.
+$(BUILD)/obj/cmd/serve_web.o: $(wildcard src/web/*)
+
 include tests/tests.mk
 
 bench: $(BUILD)/skua $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))

@@ -156,7 +156,7 @@ static int parse_sampling(const struct api_env *env, struct api_request *r, stru
     for (size_t i = 0; i < 2; i++) {
         if (api_get_number(b, NULL, repetition[i], 0, 2, &s->repetition_penalty, e))
             return -1;
-        if (s->repetition_penalty == 0)
+        if (api_field(b, repetition[i]) && s->repetition_penalty <= 0)
             return api_fail_value(e, API_KEY(NULL, repetition[i]), api_field(b, repetition[i]), "a number above 0, up to 2");
     }
     r->has_seed = api_field(b, "seed") != NULL;

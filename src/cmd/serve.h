@@ -75,7 +75,7 @@ struct serve_call {
     struct api_writer *writer;
     struct serve_part *parts; /* [n_parts] */
     size_t n_parts, n_done;
-    bool submitted, streaming, answered, failed;
+    bool submitted, streaming, answered, failed, canceled;
     struct api_error error;   /* why it failed */
     struct api_usage usage;
     double deadline;          /* clock_seconds; 0: none */

@@ -41,8 +41,7 @@ static const char *phase_of(const struct serve_call *c)
 static void count(struct serve_call *c)
 {
     struct serve_metrics *m = &c->s->metrics;
-    const int why = atomic_load(&c->why);
-    if (why != SERVE_GOES_ON && !c->answered && c->route)
+    if (c->canceled || (!c->status && c->route))
         metrics_reason(m, &m->cancelled, phase_of(c), 1);
     if (c->submitted)
         metrics_observe(m, &m->request, clock_seconds() - http_received(c->http));

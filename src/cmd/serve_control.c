@@ -53,7 +53,7 @@ void serve_control(struct serve_call *c)
     if (!id)
         id = json_string_value(json_object_get(body, "id"));
     if (!id)
-        api_error_set(&e, 400, "missing_required_parameter", "request_id", "request_id is missing; expected that of a running request, or id");
+        api_error_set(&e, 400, "missing_required_parameter", "request_id", "request_id is missing; expected a running request's");
     else if (!action)
         api_error_set(&e, 400, "missing_required_parameter", "action", "action is missing; expected \"reasoning_end\"");
     else if (strcmp(action, "reasoning_end"))

@@ -52,8 +52,10 @@ void serve_end_failed(struct serve_call *c)
 static void failure(struct serve_call *c, const struct batch_result *r)
 {
     struct api_error *e = &c->error;
+    const enum serve_why why = (enum serve_why)atomic_load(&c->why);
     c->failed = true;
-    switch ((enum serve_why)atomic_load(&c->why)) {
+    c->canceled = why != SERVE_GOES_ON && why != SERVE_NO_MEMORY;
+    switch (why) {
     case SERVE_CLIENT_GONE: api_error_set(e, 499, "client_gone", NULL, "the client closed the connection"); return;
     case SERVE_OVERFLOW: api_error_set(e, 499, "client_stalled", NULL, "the client does not read"); return;
     case SERVE_CANCELED: api_error_set(e, 400, "request_cancelled", NULL, "the request was cancelled"); return;

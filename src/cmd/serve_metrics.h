@@ -38,10 +38,15 @@ struct serve_metrics {
 
 extern const double metric_bounds[METRIC_BUCKETS - 1];
 
+/* Nothing is counted yet; m is zeroed. */
 void metrics_init(struct serve_metrics *m);
+/* Nobody counts any more. */
 void metrics_free(struct serve_metrics *m);
+/* An answer of this status; endpoint and name are constants of the program. */
 void metrics_request(struct serve_metrics *m, const char *endpoint, int status);
+/* n more for this reason. */
 void metrics_reason(struct serve_metrics *m, struct metric_reasons *r, const char *name, uint64_t n);
+/* One more of so many seconds. */
 void metrics_observe(struct serve_metrics *m, struct metric_histogram *h, double seconds);
 /* A job's end, and an answer's. */
 void metrics_answer(struct serve_metrics *m, const struct batch_result *r);

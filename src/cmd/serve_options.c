@@ -53,7 +53,7 @@ static const char help[] =
     "      --thinking-budget-message TEXT   what ends the thinking then\n"
     "      --reserve-answer N   end the thinking N tokens before max_tokens (default 0: no)\n"
     "      --anthropic-thinking auto|client  client: only when the request asks for it\n"
-    "      --keep-billing-header     do not remove Claude Code's changing first line\n"
+    "      --keep-billing-header     leave the changing billing line of some agents in system texts\n"
     "      --strict-stop-reason      always tell Anthropic clients when the context is full\n"
     "      --completions-max-tokens N   when a completions request says nothing (default 16)\n"
     "\n"
@@ -310,7 +310,10 @@ static int check(const struct serve_options *o, skua_error *err)
 {
     if (!serve_host_is_loopback(o->host) && !o->keys.n && !o->allow_unauthenticated)
         return error_set(err, SKUA_EARG,
-                         "--host %s is reachable from other machines; expected --api-key, --api-key-file or --allow-unauthenticated", o->host);
+                         "--host %s is reachable from other machines; expected --api-key, --api-key-file or --allow-unauthenticated",
+                         o->host);
+    if (o->draft.rejection)
+        return error_set(err, SKUA_EARG, "--draft-sampling rejection: a server's answers are their seed's own; expected compare");
     return draft_check(&o->draft, err);
 }
 

@@ -46,6 +46,7 @@ struct serve_options {
 int  serve_options_parse(int argc, char **argv, struct serve_options *o, skua_error *err);
 void serve_options_free(struct serve_options *o);
 
+/* Is it an address that only this machine reaches? */
 bool serve_host_is_loopback(const char *host);
 
 #endif

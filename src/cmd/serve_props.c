@@ -44,8 +44,9 @@ static void put_model(struct strbuf *b, const struct serve *s)
 static void put_limits(struct strbuf *b, const struct serve *s)
 {
     const struct serve_options *o = &s->opt;
-    strbuf_printf(b, ",\"limits\":{\"body_bytes\":%lld,\"connections\":%lld,\"queue\":%lld,\"n\":%d,\"prompts\":%d", (long long)o->max_body_mb << 20,
-                  (long long)o->max_connections, (long long)o->queue, BATCH_MAX_CHOICES, SERVE_MAX_PROMPTS);
+    strbuf_printf(b, ",\"limits\":{\"body_bytes\":%lld,\"connections\":%lld,\"queue\":%lld", (long long)o->max_body_mb << 20,
+                  (long long)o->max_connections, (long long)o->queue);
+    strbuf_printf(b, ",\"n\":%d,\"prompts\":%d", BATCH_MAX_CHOICES, SERVE_MAX_PROMPTS);
     put_number(b, "queue_timeout", o->queue_timeout_s);
     put_number(b, "request_timeout", o->request_timeout_s);
     put_number(b, "drain_timeout", o->drain_timeout_s);
@@ -60,6 +61,7 @@ void serve_props(struct serve_call *c)
     const struct serve *s = c->s;
     const struct serve_options *o = &s->opt;
     const skua_engine_info info = skua_engine_get_info(s->engine);
+    const int64_t disk_budget = !o->cache_disk ? 0 : o->cache_disk_bytes ? o->cache_disk_bytes : INT64_C(16) << 30;
     struct strbuf b = {0};
     strbuf_puts(&b, "{\"build\":\"" SKUA_VERSION "\",\"backend\":\"cpu\",\"devices\":[{\"kernels\":");
     api_json_text(&b, info.kernels);
@@ -73,8 +75,8 @@ void serve_props(struct serve_call *c)
     api_json_text(&b, s->env.drafters);
     put_text(&b, "draft", o->draft.params.source);
     put_text(&b, "verdict", s->env.facts.draft_verdict);
-    strbuf_printf(&b, "},\"cache\":{\"ram_budget\":%lld,\"disk_dir_set\":%s,\"disk_budget\":%lld,\"checkpoint_policy\":", (long long)s->cache_ram,
-                  o->cache_disk ? "true" : "false", o->cache_disk ? (long long)(o->cache_disk_bytes ? o->cache_disk_bytes : INT64_C(16) << 30) : 0LL);
+    strbuf_printf(&b, "},\"cache\":{\"ram_budget\":%lld,\"disk_dir_set\":%s,\"disk_budget\":%lld,\"checkpoint_policy\":",
+                  (long long)s->cache_ram, o->cache_disk ? "true" : "false", (long long)disk_budget);
     strbuf_printf(&b, "{\"borders\":true,\"every\":%lld}}", (long long)(o->cache_every ? o->cache_every : 2048));
     put_text(&b, "numeric_mode", s->numeric_mode);
     put_text(&b, "chat_template", s->chat ? s->chat->note : NULL);

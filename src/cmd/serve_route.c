@@ -96,7 +96,10 @@ static uint64_t key_of(const struct serve *s, struct http_request *r)
 static bool host_is(const char *value, const char *name)
 {
     const size_t n = strlen(name);
-    return !strncasecmp(value, name, n) && (value[n] == '\0' || (value[n] == ':' && value[n + 1 + strspn(value + n + 1, "0123456789")] == '\0'));
+    if (strncasecmp(value, name, n))
+        return false;
+    value += n;
+    return !*value || (*value == ':' && !value[1 + strspn(value + 1, "0123456789")]);
 }
 
 static bool host_allowed(const struct serve *s, const char *host)
@@ -130,9 +133,10 @@ static int check_origin(struct serve_call *c, struct api_error *e)
     const char *host = http_header(c->http, "host"), *origin = http_header(c->http, "origin"), *method = http_method(c->http);
     if (host && serve_host_is_loopback(s->opt.host) && !host_allowed(s, host))
         return api_error_set(e, 403, "host_not_allowed", NULL,
-                             "the Host '%.80s' is no name of this machine; expected localhost, 127.0.0.1, [::1] or a name of --allow-host", host);
+                             "the Host '%.80s' is no name of this machine; expected localhost, 127.0.0.1, [::1] or an --allow-host", host);
     if (origin && strcmp(method, "GET") && strcmp(method, "HEAD") && strcmp(method, "OPTIONS") && !origin_allowed(s, c->http, origin))
-        return api_error_set(e, 403, "origin_not_allowed", NULL, "web pages of '%.80s' may not ask here; expected an origin of --cors", origin);
+        return api_error_set(e, 403, "origin_not_allowed", NULL,
+                             "web pages of '%.80s' may not ask here; expected an origin of --cors", origin);
     return 0;
 }
 

@@ -14,14 +14,17 @@
 
 /* ---- what they do ---- */
 
-/* The call that a slot's job belongs to. With calls_lock. */
-static struct serve_call *call_of(struct serve *s, uint64_t job)
+/* The call that a slot's job belongs to, and which of its prompts that reads. With calls_lock. */
+static struct serve_call *call_of(struct serve *s, uint64_t job, size_t *prompt)
 {
     for (struct serve_call *c = s->calls; c && job; c = c->next) {
         bool found = false;
         pthread_mutex_lock(&c->ids_lock);
         for (size_t i = 0; i < c->n_ids; i++)
-            found |= c->ids[i] == job;
+            if (c->ids[i] == job) {
+                found = true;
+                *prompt = i;
+            }
         pthread_mutex_unlock(&c->ids_lock);
         if (found)
             return c;
@@ -29,15 +32,33 @@ static struct serve_call *call_of(struct serve *s, uint64_t job)
     return NULL;
 }
 
+/* The text of a prompt, with its control tokens. */
+static void put_prompt(struct strbuf *b, const struct api_env *env, const struct api_prompt *p)
+{
+    struct strbuf text = {0};
+    for (int32_t i = 0; i < p->n; i++) {
+        size_t n;
+        const char *bytes = api_token_bytes(env, p->ids[i], &n);
+        strbuf_append(&text, bytes, n);
+    }
+    strbuf_puts(b, ",\"prompt\":");
+    api_json_string(b, strbuf_str(&text), text.len);
+    strbuf_free(&text);
+}
+
 static void put_slot(struct strbuf *b, struct serve *s, int32_t i, const struct batch_slot *v, double now)
 {
-    struct serve_call *c = call_of(s, v->job);
+    size_t prompt = 0;
+    struct serve_call *c = call_of(s, v->job, &prompt);
+    const long long used = v->last_used > 0 ? (long long)((double)time(NULL) - (now - v->last_used)) : 0;
     strbuf_printf(b,
-                  "%s{\"id\":%d,\"n_ctx\":%d,\"n_tokens\":%d,\"is_processing\":%s,\"phase\":\"%s\",\"prompt_processed\":%d,\"prompt_total\":%d,"
-                  "\"cached\":%d,\"generated\":%d,\"speculation\":%s,\"last_used\":%lld,\"request_id\":",
+                  "%s{\"id\":%d,\"n_ctx\":%d,\"n_tokens\":%d,\"is_processing\":%s,\"phase\":\"%s\",\"prompt_processed\":%d,"
+                  "\"prompt_total\":%d,\"cached\":%d,\"generated\":%d,\"speculation\":%s,\"last_used\":%lld,\"request_id\":",
                   i ? "," : "", i, v->n_ctx, v->n_tokens, v->job ? "true" : "false", v->phase, v->prompt_done, v->prompt_total, v->n_cached,
-                  v->n_generated, v->drafting ? "true" : "false", v->last_used > 0 ? (long long)((double)time(NULL) - (now - v->last_used)) : 0LL);
+                  v->n_generated, v->drafting ? "true" : "false", used);
     api_json_text(b, c ? http_request_id(c->http) : NULL);
+    if (c && s->opt.slots_debug)
+        put_prompt(b, &s->env, &c->request.prompts[prompt]);
     strbuf_putc(b, '}');
 }
 
@@ -144,8 +165,8 @@ static void say_file(struct order *o, const char *tokens, const char *bytes, int
     struct strbuf b = {0};
     strbuf_printf(&b, "{\"id_slot\":%d,\"filename\":", o->slot);
     api_json_text(&b, o->name);
-    strbuf_printf(&b, ",\"%s\":%d,\"%s\":%lld,\"n_checkpoints\":1%s,\"timings\":{\"%s\":", tokens, n, bytes, (long long)file_bytes(o->path), more,
-                  time);
+    strbuf_printf(&b, ",\"%s\":%d,\"%s\":%lld,\"n_checkpoints\":1%s,\"timings\":{\"%s\":", tokens, n, bytes,
+                  (long long)file_bytes(o->path), more, time);
     api_json_double(&b, (clock_seconds() - begin) * 1e3);
     strbuf_puts(&b, "}}");
     serve_reply(o->call, 200, NULL, &b);

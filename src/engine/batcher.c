@@ -90,12 +90,45 @@ static void end_all(struct batcher *b, const char *why)
     }
 }
 
+/* With the lock: the first task that can be run now, taken out. all: any. */
+static struct batch_task *take_task(struct batcher *b, bool all)
+{
+    for (struct batch_task **at = &b->tasks; *at; at = &(*at)->next)
+        if (all || (*at)->slot < 0 || !b->seats[(*at)->slot].job) {
+            struct batch_task *t = *at;
+            *at = t->next;
+            return t;
+        }
+    return NULL;
+}
+
+static void run_task(struct batcher *b, struct batch_task *t, bool run)
+{
+    t->fn(t->user, run, run && t->slot >= 0 ? &b->seats[t->slot].session : NULL);
+    mem_free(t);
+}
+
+/* After the last step: nobody will run these. */
+static void drop_tasks(struct batcher *b)
+{
+    struct batch_task *t;
+    pthread_mutex_lock(&b->lock);
+    b->ended = true;
+    while ((t = take_task(b, true))) {
+        pthread_mutex_unlock(&b->lock);
+        run_task(b, t, false);
+        pthread_mutex_lock(&b->lock);
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
 void batcher_free(struct batcher *b)
 {
     if (!b)
         return;
     if (b->seats)
         end_all(b, "the batcher is gone");
+    drop_tasks(b);
     for (int32_t i = 0; b->seats && i < b->p.n_parallel; i++)
         skua_session_free(b->seats[i].session);
     sampler_workspace_free(&b->workspace);
@@ -244,38 +277,6 @@ int batcher_call(struct batcher *b, int32_t slot, batch_task_fn *fn, void *user,
     if (ended)
         mem_free(t);
     return ended ? error_set(err, SKUA_ESTATE, "the batcher has ended") : 0;
-}
-
-/* With the lock: the first task that can be run now, taken out. all: any. */
-static struct batch_task *take_task(struct batcher *b, bool all)
-{
-    for (struct batch_task **at = &b->tasks; *at; at = &(*at)->next)
-        if (all || (*at)->slot < 0 || !b->seats[(*at)->slot].job) {
-            struct batch_task *t = *at;
-            *at = t->next;
-            return t;
-        }
-    return NULL;
-}
-
-static void run_task(struct batcher *b, struct batch_task *t, bool run)
-{
-    t->fn(t->user, run, run && t->slot >= 0 ? &b->seats[t->slot].session : NULL);
-    mem_free(t);
-}
-
-/* After the last step: nobody will run these. */
-static void drop_tasks(struct batcher *b)
-{
-    struct batch_task *t;
-    pthread_mutex_lock(&b->lock);
-    b->ended = true;
-    while ((t = take_task(b, true))) {
-        pthread_mutex_unlock(&b->lock);
-        run_task(b, t, false);
-        pthread_mutex_lock(&b->lock);
-    }
-    pthread_mutex_unlock(&b->lock);
 }
 
 /* ---- the loop ---- */

@@ -104,10 +104,10 @@ void batcher_run(struct batcher *b);
    also after a call with drain. */
 void batcher_stop(struct batcher *b, bool drain);
 
-/* From any thread: run fn on the batcher's thread between two steps, where the engine and its cache may be used. slot >= 0: when that slot is
-   idle, with its session, which fn may replace by another of the same engine (the old one then is fn's to free). slot -1: as soon as may
-   be, session NULL. fn gets run false, and must leave all alone, when the batcher ends first. SKUA_EARG: no such slot; SKUA_ESTATE:
-   stopped; SKUA_ENOMEM: fn is not called then. */
+/* From any thread: run fn on the batcher's thread between two steps, where the engine and its cache may be used. slot >= 0: when that slot
+   is idle, with its session, which fn may replace by another of the same engine and context (the old one is fn's to free then). slot -1: as
+   soon as may be; session is NULL. fn gets run false, and must leave all alone, when the batcher ends first. SKUA_EARG: no such slot;
+   SKUA_ESTATE: it has ended; SKUA_ENOMEM: fn is not called then. */
 typedef void batch_task_fn(void *user, bool run, skua_session **session);
 int batcher_call(struct batcher *b, int32_t slot, batch_task_fn *fn, void *user, skua_error *err);
 

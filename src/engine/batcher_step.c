@@ -173,7 +173,7 @@ static int score_rows(struct batcher *b, struct batch_seat *seat, const skua_fee
 
 static enum prefix_worth worth_of(const struct batch_params *p, int32_t place)
 {
-    bool border = place == p->n_prompt;
+    bool border = place >= p->n_prompt - 1; /* the end: where the cache wants it */
     for (int32_t i = 0; i < p->n_marks; i++)
         border = border || p->marks[i] == place;
     return border ? PREFIX_BORDER : PREFIX_REGULAR;

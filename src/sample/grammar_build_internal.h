@@ -26,9 +26,6 @@ struct grammar_rule {
     bool productive, nullable;
 };
 
-struct json_parts; /* grammar_json.h */
-struct schema_compiler;
-
 struct grammar_builder {
     skua_error err; /* code 0: none */
     struct expr *exprs;

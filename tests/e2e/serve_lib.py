@@ -13,7 +13,7 @@ import time
 
 SKUA = os.environ["SKUA"]
 MODEL = os.environ["MODEL"]
-WAIT_S = 120  # most that anything may take, also under sanitizers
+WAIT_S = 60  # most that anything may take, also under sanitizers
 
 
 class Checks:

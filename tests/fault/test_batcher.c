@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "unit/batcher_jobs.h"
-#include "unit/fake_prefix_cache.h"
 
 #define N_JOBS 5
 #define N_CTX 320
@@ -45,13 +44,18 @@ static int check_job(const struct job *j, const struct job *a, int i)
 static int together(void *user, skua_error *err)
 {
     const struct context *c = user;
-    struct prefix_cache cache = {.engine = c->e, .n_ctx = N_CTX, .every = 50};
+    struct prefix_cache *cache = NULL;
     struct batcher *b = NULL;
-    int n_submitted = 0, rc = batcher_create(c->e, &(struct batcher_params){.n_parallel = 3, .n_ctx = N_CTX, .queue_max = 8,
-                                                           .cache = c->cache ? &cache : NULL}, &b, err);
+    int n_submitted = 0, rc = 0;
     n_failed = 0;
-    if (rc)
+    if (c->cache)
+        rc = prefix_cache_create(c->e, &(struct prefix_cache_params){.ram_bytes = 64 << 20, .every = 50}, &cache, err);
+    if (!rc)
+        rc = batcher_create(c->e, &(struct batcher_params){.n_parallel = 3, .n_ctx = N_CTX, .queue_max = 8, .cache = cache}, &b, err);
+    if (rc) {
+        prefix_cache_free(cache);
         return rc;
+    }
     for (int i = 0; i < N_JOBS; i++) {
         make_job(c, &jobs[i], i);
         rc = job_submit(&jobs[i], b, err);
@@ -70,7 +74,7 @@ static int together(void *user, skua_error *err)
         }
     CHECK(!c->e->n_pending, "held tokens are left");
     batcher_free(b);
-    fake_clear(&cache);
+    prefix_cache_free(cache);
     CHECK(!c->e->n_sessions, "%d sessions are left", c->e->n_sessions);
     return rc;
 }

@@ -43,7 +43,7 @@ __attribute__((weak)) int prefix_cache_take(struct prefix_cache *c, skua_session
     return 0;
 }
 
-__attribute__((weak)) int32_t prefix_cache_resident(const struct prefix_cache *c, const int32_t *ids, int32_t n)
+__attribute__((weak)) int32_t prefix_cache_resident(struct prefix_cache *c, const int32_t *ids, int32_t n)
 {
     const int32_t i = fake_find(c, ids, n);
     return i < 0 ? 0 : skua_session_length(c->kept[i]);

@@ -350,6 +350,12 @@ static void test_by_template(void)
         api_request_free(&r);
     }
     t->has_style = t->native = true;
+    t->style.inline_tags = false; /* such a template would show the tags of thinking that comes inside a text */
+    EXPECT("{'messages':[{'role':'user','content':'a'},{'role':'assistant','content':' <think>\\nr\\n</think>\\n\\nb'}]}",
+           U "a" E A "<think>\nr\n</think>\n\nb" E A THINK, true);
+    EXPECT("{'messages':[{'role':'user','content':'a'},{'role':'assistant','content':'b <think>c</think>'}]}",
+           U "a" E A CLOSED "b <think>c</think>" E A THINK, true);
+    t->style.inline_tags = true;
 }
 
 int main(void)

@@ -510,6 +510,54 @@ static void test_slots(void)
     batcher_free(b);
 }
 
+/* ---- tasks ---- */
+
+struct note {
+    int32_t n, n_run, n_tokens; /* calls, those that may do something; the session's tokens then */
+    bool had_session;
+};
+
+static void on_task(void *user, bool run, skua_session **session)
+{
+    struct note *n = user;
+    n->n++;
+    n->n_run += run;
+    n->had_session = session != NULL;
+    if (session) {
+        n->n_tokens = skua_session_length(*session);
+        skua_session_reset(*session);
+    }
+}
+
+/* A slot's task waits until the slot is idle; one of no slot does not; all are told when it is too late. */
+static void test_tasks(void)
+{
+    struct batcher *b = make(&(struct batcher_params){.n_parallel = 1, .n_ctx = N_CTX, .queue_max = 4});
+    struct note of_slot = {0}, of_none = {0}, late = {0};
+    skua_error err = {0};
+    CHECK(batcher_call(b, 1, on_task, &late, &err) == SKUA_EARG && strstr(err.message, "slot 1"), "%s", err.message);
+    CHECK(batcher_call(b, -2, on_task, &late, &err) == SKUA_EARG && !late.n, "%s", err.message);
+    CHECK(!batcher_call(b, -1, on_task, &of_none, &err) && !batcher_call(b, 0, on_task, &of_slot, &err), "%s", err.message);
+    job_init(&jobs[0], e, capital, n_capital, 30);
+    submit(b, &jobs[0]);
+    finish(b);
+    job_equals(&jobs[0], &paris, "with tasks");
+    CHECK(of_none.n_run == 1 && !of_none.had_session && of_slot.n_run == 1 && of_slot.had_session && !of_slot.n_tokens, "before the job");
+    CHECK(batcher_call(b, 0, on_task, &late, &err) == SKUA_ESTATE && !late.n, "%s", err.message);
+    batcher_free(b);
+    b = make(&(struct batcher_params){.n_parallel = 1, .n_ctx = N_CTX});
+    batcher_stop(b, false);
+    CHECK(!batcher_call(b, 0, on_task, &late, &err), "%s", err.message);
+    batcher_run(b);
+    CHECK(late.n == 1 && late.n_run <= 1, "told once");
+    batcher_free(b);
+    late = (struct note){0};
+    b = make(&(struct batcher_params){.n_parallel = 1, .n_ctx = N_CTX});
+    CHECK(!batcher_call(b, 0, on_task, &late, &err), "%s", err.message);
+    batcher_free(b);
+    CHECK(late.n == 1 && !late.n_run, "told by the batcher's end");
+}
+
 /* ---- threads ---- */
 
 struct submitter {
@@ -602,6 +650,7 @@ int main(void)
     test_forced();
     test_live();
     test_slots();
+    test_tasks();
     test_threads();
     skua_engine_close(e);
     return support_finish("test_batcher");

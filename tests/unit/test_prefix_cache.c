@@ -461,7 +461,7 @@ int main(void)
         other[k] = (k * 104729 + 5) % 8000;
     }
     quick = getenv("SKUA_TEST_QUICK") != NULL;
-    for (int i = quick ? 2 : 0; i < N_VARIANTS; i += quick ? 3 : 1)
+    for (int i = quick ? 2 : 0; i < N_VARIANTS; i += quick ? N_VARIANTS : 1)
         test_bits(i);
     skua_engine *e = variant_open(&variants[0]);
     if (e) {
@@ -470,9 +470,8 @@ int main(void)
             test_oracle(e, seed);
         test_budget(e, 7);
         test_worth(e);
-        if (!quick)
-            test_conversation(e, false, NULL);
-        test_conversation(e, true, NULL);
+        for (int thinking = 0; thinking < 2 && !quick; thinking++)
+            test_conversation(e, thinking, NULL);
         char dir[4096], lock[4200];
         snprintf(dir, sizeof dir, "%s", support_temp("conversation"));
         snprintf(lock, sizeof lock, "%s/lock", dir);

@@ -87,7 +87,7 @@ static skua_engine *open_engine(const char *name, const char *kv_type, const cha
 }
 
 static const int32_t places[] = {100, 255, 300, 512, 600};
-#define N_PLACES (sizeof places / sizeof *places)
+#define N_PLACES (quick ? 3u : sizeof places / sizeof *places)
 
 static void keep_places(struct prefix_cache *c, skua_session *s)
 {
@@ -122,6 +122,7 @@ static void test_restart(const char *model, const char *kv_type, const char *dra
     char what[128];
     if (!e)
         return;
+    const int32_t last = places[N_PLACES - 1], before = places[N_PLACES - 2], pages = last / KV_PAGE_ROWS;
     snprintf(what, sizeof what, "%s, KV %s, drafts %s", model, kv_type ? kv_type : "F16", draft ? draft : "none");
     new_folder("restart");
     for (int ram = 0; ram < 2; ram++) { /* also without memory */
@@ -130,7 +131,8 @@ static void test_restart(const char *model, const char *kv_type, const char *dra
         keep_places(c, s);
         skua_session_free(s);
         prefix_cache_free(c);
-        CHECK(each_file(".state", NULL, NULL) == (int)N_PLACES && each_file(".kv", NULL, NULL) == 2 && each_file("", NULL, NULL) == 8,
+        CHECK(each_file(".state", NULL, NULL) == (int)N_PLACES && each_file(".kv", NULL, NULL) == pages
+              && each_file("", NULL, NULL) == (int)N_PLACES + pages + 1,
               "%s: %d files", what, each_file("", NULL, NULL));
         c = cache_open(e, 0, dir, MANY);
         struct prefix_cache_stats st = cache_stats(c);
@@ -142,13 +144,14 @@ static void test_restart(const char *model, const char *kv_type, const char *dra
         c = cache_open(e, MANY, dir, MANY); /* what is read is kept in memory */
         s = session_open(e, N_IDS);
         CHECK(cache_take(c, s, ids, 650).tier == PREFIX_DISK && cache_take(c, s, ids, 650).tier == PREFIX_RAM, "%s: promotion", what);
-        CHECK(cache_take(c, s, ids, 520).n_tokens == 512, "%s: a shorter one", what);
+        CHECK(cache_take(c, s, ids, before + 8).n_tokens == before, "%s: a shorter one", what);
         prefix_cache_clear(c, true, false);
         CHECK(cache_take(c, s, ids, 650).tier == PREFIX_DISK, "%s: memory is cleared", what);
         prefix_cache_clear(c, false, true);
         CHECK(cache_take(c, s, ids, 650).tier == PREFIX_RAM && each_file("", NULL, NULL) == 1, "%s: files are cleared", what);
         prefix_cache_flush(c);
-        CHECK(cache_stats(c).n_disk == 1 && each_file("", NULL, NULL) == 4, "%s: flushed: %d files", what, each_file("", NULL, NULL));
+        CHECK(cache_stats(c).n_disk == 1
+              && each_file("", NULL, NULL) == pages + 2, "%s: flushed: %d files", what, each_file("", NULL, NULL));
         prefix_cache_clear(c, true, true);
         CHECK(cache_take(c, s, ids, 650).n_tokens == 0 && folder_bytes() == 0, "%s: all is cleared", what);
         skua_session_free(s);

@@ -91,7 +91,7 @@ static int save_some(struct replay **r, const char *path)
 
 static void test_files(void **state)
 {
-    struct replay *r, *q;
+    struct replay *r = NULL, *q = NULL;
     const char *path = support_temp("calls");
     char *data;
     size_t size, n;
