@@ -225,7 +225,7 @@ int call_grammar_compile(const void *call_grammar, struct strbuf *warnings, stru
     grammar_expr calls = grammar_nothing(b), text = text_value(b, false), strict_text = text_value(b, true);
     for (size_t i = 0; i < c->tools->n; i++) {
         const struct tool_def *def = &c->tools->defs[i];
-        grammar_expr body = grammar_empty(b);
+        grammar_expr body = literal(b, "\n"); /* bound with the name: in one token with ">" it is what models are trained to write */
         if (def->strict || c->whole) {
             grammar_expr parameters = def->custom   ? custom_parameters(b, text)
                                       : def->strict ? strict_parameters(b, def, strict_text, warnings)

@@ -435,6 +435,32 @@ static void test_bound(void **state)
     json_decref(schema);
 }
 
+/* The name of a tool that is not strict ends in the token that models write there, ">" with the line break. */
+static void test_bound_name(void **state)
+{
+    static const char begin[] = "\n<function=get_all";
+    struct api_tool list[] = {{.name = "get_all"}};
+    struct api_request r = base;
+    struct driver d;
+    (void)state;
+    r.tools = list;
+    r.n_tools = 1;
+    r.tool_choice = API_TOOLS_REQUIRED;
+    struct answer_plan *p = plan_of(&r);
+    driver_begin(&d, tokenizer, p);
+    while (d.n_forced && !d.rc)
+        driver_token(&d, 0);
+    for (size_t i = 0; i + 1 < sizeof begin && !d.rc; i++)
+        driver_token(&d, (unsigned char)begin[i]);
+    const int32_t end = tokenizer_find(tokenizer, ">\n", 2);
+    CHECK(driver_allows(&d, end) && driver_allows(&d, '>') && !driver_allows(&d, 'x'), "end of the name");
+    driver_token(&d, end);
+    CHECK(d.rc == 0 && !d.next.mask, "what follows is free");
+    driver_end(&d, SKUA_FINISH_MAX_TOKENS);
+    driver_free(&d);
+    answer_plan_free(p);
+}
+
 /* A long value of a strict tool, and what may not be in it: depth does not grow, and the end is found. */
 static void test_long_value(void **state)
 {
@@ -626,6 +652,7 @@ int main(void)
         cmocka_unit_test(test_channels),         cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_formats),
         cmocka_unit_test(test_counts),           cmocka_unit_test(test_budgets),      cmocka_unit_test(test_ends_of_thinking),
         cmocka_unit_test(test_logprobs),         cmocka_unit_test(test_no_choice),    cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_bound_name),
         cmocka_unit_test(test_long_value),       cmocka_unit_test(test_relaxed),
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_replay),       cmocka_unit_test(test_memory),
     };
