@@ -62,6 +62,7 @@ function show_state() {
     $("send").setAttribute("aria-label", running ? "Stop" : "Send");
     $("send").title = running ? "Stop (Esc)" : "Send";
     $("send").disabled = !running && !$("prompt").value.trim();
+    $("to-end").hidden = at_end();
     const size = server.model?.meta?.n_ctx, used = last?.stats.total;
     $("context").textContent = used && size ? `${count(used)} of ${count(size)} tokens of context` : "";
     $("context").classList.toggle("full", Boolean(used && size && used > 0.9 * size));
@@ -308,13 +309,12 @@ async function check_server() {
 }
 
 function metrics_line(m) {
-    const n = name => m["skua_" + name] ?? 0, parts = [];
-    parts.push(`${count(n("requests_running"))} running, ${count(n("requests_waiting"))} waiting`);
-    if (n("prompt_tokens_total") > 0)
-        parts.push(`${Math.round(100 * n("prompt_tokens_cached_total") / n("prompt_tokens_total"))} % of prompts cached`);
+    const n = name => m["skua_" + name] ?? 0, running = n("requests_running"), waiting = n("requests_waiting"), parts = [];
     if (n("decode_seconds_total") > 0)
-        parts.push(`${Math.round(n("generated_tokens_total") / n("decode_seconds_total"))} tokens/s`);
-    return parts.join(" · ");
+        parts.push(`${count(Math.round(n("generated_tokens_total") / n("decode_seconds_total")))} tokens/s`);
+    if (n("prompt_tokens_total") > 0)
+        parts.push(`${Math.round(100 * n("prompt_tokens_cached_total") / n("prompt_tokens_total"))} % cached`);
+    return (running + waiting > 0 ? `${count(running)} running, ${count(waiting)} waiting` : "Server idle") + (parts.length ? "\n" + parts.join(" · ") : "");
 }
 
 /* Looks again and again while the page is seen; one timer at a time. */

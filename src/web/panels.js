@@ -41,8 +41,8 @@ function show_settings() {
 export function show_defaults(props, model) {
     const d = props?.default_generation_settings ?? {};
     for (const f of FIELDS())
-        if (f.type === "number" && (typeof d[f.name] === "number" || typeof d.params?.[f.name] === "number"))
-            f.placeholder = String(+(d[f.name] ?? d.params[f.name]).toPrecision(6));
+        if (f.type === "number" && typeof d[f.name] === "number")
+            f.placeholder = String(+d[f.name].toPrecision(6));
     const drafts = model?.meta?.draft;
     $("speculation-hint").textContent = drafts === null ? "This server was started without a drafter." : "It changes the speed only, never the answer.";
     const thinks = model?.capabilities?.thinking;
@@ -140,8 +140,8 @@ function facts_of(model, props) {
     add("Speculation", meta.draft ? [meta.draft.type, meta.draft.verdict].filter(Boolean).join(", ") : model && "no drafter");
     if (props) {
         list.push(["", "Server"]);
-        add("Build", typeof p.build === "object" ? p.build?.version : p.build);
-        add("Backend", typeof p.backend === "string" ? p.backend : p.backend?.name);
+        add("Version", p.build);
+        add("Backend", [p.backend, p.devices?.[0]?.kernels].filter(Boolean).join(", "));
         add("Numeric mode", p.numeric_mode);
         add("Answers at a time", p.parallel);
         add("Memory for earlier prompts", p.cache?.ram_budget > 0 ? bytes(p.cache.ram_budget) : p.cache && "none");

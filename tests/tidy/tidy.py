@@ -328,8 +328,8 @@ def _hosts(tree):
 
 
 def _own_words(tree):
-    """The tree speaks of the program, not of how it came to be written. (A name that begins "claude-" is a model's, and an API's business.)"""
-    words = (r"\b[Cc]laude\b(?!-)", r"\bsub-?agents?\b", r"\bchatbot\b", r"\bthis workplace\b", r"\bthe lead\b", r"\b(this|the|a) (issue|ticket) #?\d+\b",
+    """The tree speaks of the program, not of how it came to be written. (A name that begins "claude-" is a model's; Claude Code is a client.)"""
+    words = (r"(?<!/)\b[Cc]laude\b(?!-| Code)", r"\bsub-?agents?\b", r"\bchatbot\b", r"\bthis workplace\b", r"\bthe lead\b", r"\b(this|the|a) (issue|ticket) #?\d+\b",
              r"\bas an AI\b")
     yield from search(tree, lambda p: (is_source(p) or p.endswith(".md")) and not p.startswith("tests/tidy/"), "|".join(words), "'{}'")
 
