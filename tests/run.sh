@@ -122,7 +122,7 @@ else
     programs gcc "" model golden
     programs san SKUA_TEST_QUICK=1 fault kern
     # The commands that turn files into files run sanitized in tests/fault, and readers of files in tests/unit and tests/fuzz.
-    scripts san chat cli draft logits run
+    scripts san chat cli draft logits run serve
     programs arm64 "SKUA_TEST_QUICK=1 qemu-aarch64" kern
     programs gcc "" fault kern
     scripts gcc
