@@ -95,7 +95,7 @@ x "two outputs at one place" 2 "more than one of --csv, --json and --plot" --tg 
 x "a picture of nothing" 2 "--plot shows --pp, --tg and --batch" --seqs 1 --plot x.svg
 x "acceptance without drafts" 2 "--spec-sim simulates acceptance.*expected --draft" --spec-sim 0.5
 x "options of drafting without drafts" 2 "options of drafting without --draft" --tg 1 --draft-max 3
-x "a drafter that is none" 1 "no-such-file.*cannot open" --tg 1 --draft no-such-file
+x "a drafter that is none" 1 "no drafter file .no-such-file" --tg 1 --draft no-such-file
 x "a KV type that is none" 1 "KV cache type 'Q4_K'" --tg 1 --kv-type Q4_K
 x "a folder that is not there" 1 "no/such.json" --tg 1 --json no/such.json
 refused "no model" 1 "missing.gguf" bench -m missing.gguf --tg 1
