@@ -221,7 +221,7 @@ static void test_slow_pipe(void)
 {
     char *fifo = (char *)(uintptr_t)support_temp("pipe"), *data;
     struct sigaction act = {.sa_handler = on_alarm}, before; /* no SA_RESTART */
-    struct itimerval every = {{0, 4000}, {0, 4000}}, off = {{0, 0}, {0, 0}}; /* an emulator under load takes its time over a signal */
+    struct itimerval every = {{0, 4000}, {0, 4000}}, off = {{0, 0}, {0, 0}}; /* slow enough for an emulator under load */
     pthread_t writer;
     size_t n;
     skua_error e = {0};
