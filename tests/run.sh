@@ -82,7 +82,8 @@ build() { # configuration, make goals...
 # ---- test programs ----
 
 # Programs that run a model, or quantize whole ones, for minutes in an emulator; what they test is not the processor's.
-too_slow='^arm64/unit/test_(engine_(generate|session|collect|profile|snapshot|hold|draft_failure|draft_session)|batcher|prefix_cache|prefix_cache_disk|prefix_cache_draft|grammar_mask|requantize|capture|session_file|spec_(mtp|mtp_file|dflash)|tok_pretok|sample_sampler)$'
+too_slow='engine_(generate|session|collect|profile|snapshot|hold|draft_failure|draft_session)|batcher|prefix_cache(_disk|_draft)?'
+too_slow="^arm64/unit/test_($too_slow|grammar_mask|requantize|capture|session_file|spec_(mtp|mtp_file|dflash)|tok_pretok|sample_sampler)\$"
 
 names=() configs=() commands=()
 add() { # configuration, kind/name, command
