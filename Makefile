@@ -37,8 +37,8 @@ SANFLAGS :=
 KERNFLAGS :=
 ifeq ($(SAN),1)
 SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-# Programs that run whole models spend nearly all their time in the kernels: these are checked in the tests of kernels only
-# (tests/tests.mk links them with kernels that are), which meet each one at its borders.
+# Programs that run whole models spend nearly all their time in the kernels, and those that quantize in the search for scales: these
+# are checked in their own tests only (tests/tests.mk links them with copies that are), which meet each one at its borders.
 KERNFLAGS := -fno-sanitize=all
 endif
 ifeq ($(SAN),thread)
@@ -131,13 +131,15 @@ FORCE:
 
 isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 o3_of = $(if $(findstring src/kern/ref/scalar_,$(1))$(findstring src/quant/dequant_,$(1)),-O3)
-file_flags = $(if $(findstring /cpu/,$(1)),$(VECFLAGS) $(call isa_of,$(1)) $(KERNFLAGS)) $(call o3_of,$(1))
+is_kernel = $(filter src/kern/ref/%.c src/kern/cpu/%.c src/quant/%.c,$(1))
+file_flags = $(if $(findstring /cpu/,$(1)),$(VECFLAGS) $(call isa_of,$(1))) $(if $(call is_kernel,$(1)),$(KERNFLAGS)) $(call o3_of,$(1))
 $(BUILD)/obj/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALLC) $(call file_flags,$<) -MMD -MP -c -o $@ $<
-# The same with the sanitizers; only with SAN=1.
-$(BUILD)/checked/%.o: KERNFLAGS :=
+# The same with the sanitizers; only with SAN=1. What is left out doubles the time to compile and tells little of a kernel that the
+# check of addresses does not.
+$(BUILD)/checked/%.o: KERNFLAGS := -fno-sanitize=null,alignment,object-size,pointer-overflow
 $(BUILD)/checked/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $< (sanitized)"

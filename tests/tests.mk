@@ -19,7 +19,7 @@ $(UNIT_BIN) $(KERN_BIN) $(MODEL_BIN): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TES
 
 # Under sanitizers, tests of kernels bring their own kernels, which come before the library's.
 ifeq ($(SAN),1)
-CHECKED_KERNELS := $(patsubst src/%.c,$(BUILD)/checked/%.o,$(CPUSRC))
+CHECKED_KERNELS := $(patsubst src/%.c,$(BUILD)/checked/%.o,$(call is_kernel,$(LIBSRC) $(CPUSRC)))
 CHECKED_TESTS := $(KERN_BIN) $(filter $(BUILD)/tests/unit/test_quant%,$(UNIT_BIN))
 $(CHECKED_TESTS): $(CHECKED_KERNELS)
 $(CHECKED_TESTS): TEST_ARCHIVES := $(CHECKED_KERNELS)

@@ -170,6 +170,11 @@ class Page:
         else:
             self.js(f"{{ const e = document.querySelector({json.dumps(selector)}); e.value = ''; e.dispatchEvent(new Event('input', {{bubbles: true}})); }}")
 
+    def endless(self):
+        """From here on, until the page is loaded again, answers do not end by themselves."""
+        self.js("""{ const plain = window.fetch; window.fetch = (url, init) => plain(url, typeof init?.body === 'string' && init.body.startsWith('{')
+            ? {...init, body: JSON.stringify({...JSON.parse(init.body), ignore_eos: true})} : init); }""")
+
     def set(self, **values):
         """Through the settings panel."""
         self.click("#open-settings")
@@ -191,7 +196,8 @@ class Page:
         return self.js("[...document.querySelectorAll('.message')].at(-1).querySelector('.text').innerText")
 
 
-RAMBLE = {"temperature": "2", "top_p": "1", "top_k": "0", "thinking": "off"}  # an answer without end
+RAMBLE = {"temperature": "2", "top_p": "1", "top_k": "0", "thinking": "off"}  # with Page.endless(): an answer without end
+CONTEXT = 16384  # tokens; more than the model is made for, so that such an answer outlasts what a slow browser does meanwhile
 EXACT = {"temperature": "0", "top_p": "", "top_k": "", "thinking": "off"}
 RUNNING = "document.querySelector('#send').title.startsWith('Stop')"
 LAST = "[...document.querySelectorAll('.message')].at(-1)"
@@ -206,7 +212,7 @@ def test_conversation(page):
     check("it is the model's", "Paris" in text, text)
     stats = page.js(LAST + ".querySelector('.stats').innerText")
     check("tokens, speed and cached tokens are told", re.search(r"\d+ tokens?.*tokens/s.*\d+ of \d+ prompt tokens cached", stats, re.S), stats)
-    check("context is told", re.search(r"\d+ of 4,096 tokens", page.js("document.querySelector('#context').innerText")))
+    check("context is told", re.search(r"\d+ of 16,384 tokens", page.js("document.querySelector('#context').innerText")))
     check("the title is the question", page.js("document.querySelector('#title').innerText") == "What is the capital of France?")
     page.press(-1, "Answer again")
     check("answering again gives the same greedy answer", page.answered("answered again", 2) == text)
@@ -238,6 +244,7 @@ def test_conversation(page):
 
 def test_streaming(page):
     page.click("#new-chat")
+    page.endless()
     page.set(**RAMBLE)
     page.ask("Tell me a story.")
     first = page.until(f"{LAST}.classList.contains('assistant') && {LAST}.querySelector('.text').innerText.length", "text appears while it is written")
@@ -265,6 +272,7 @@ def test_streaming(page):
     page.until(RUNNING, "back at the running one")
     page.click("#send")
     page.answered("the button stops it", 2)
+    page.reload()
 
 
 def test_thinking(page):
@@ -316,7 +324,7 @@ def test_settings(page):
     page.click("#settings-form .drawer-head button")
     page.click("#model")
     facts = page.js("document.querySelector('#facts').innerText")
-    check("facts about the model", all(w in facts for w in ("tiny-q8_0", "qwen35", "4,096 tokens")), facts)
+    check("facts about the model", all(w in facts for w in ("tiny-q8_0", "qwen35", "16,384 tokens")), facts)
     page.click("#info .drawer-head button")
 
 
@@ -493,15 +501,16 @@ def test_busy(browser):
 def test_context_full(page):
     page.click("#new-chat")
     page.set(**EXACT)
-    page.ask("word " * 5000)
+    page.ask("word " * (CONTEXT + 1000))
     page.answered("too much text", 2)
     error = page.js(LAST + ".querySelector('.error').innerText")
-    check("says how much fits", "4,096" in error and "tokens" in error, error)
+    check("says how much fits", f"{CONTEXT:,}" in error and "tokens" in error, error)
     page.press(-2, "Delete this turn")
 
 
 def test_gone(page, server):
     page.click("#new-chat")
+    page.endless()
     page.set(**RAMBLE)
     page.ask("Tell me a story.")
     page.until(RUNNING + f" && {LAST}.querySelector('.text').innerText.length > 20", "in mid-answer")
@@ -538,7 +547,7 @@ def check_events(browser, urls, expected_network_errors):
 
 
 def main():
-    server, browser = Server(), Browser()
+    server, browser = Server("--ctx", str(CONTEXT)), Browser()
     urls = [server.url]
     try:
         page = browser.page(server.url)

@@ -419,6 +419,7 @@ def test_orders(checks, start):
         t.join()
     checks.check("every order is answered: %r" % statuses, statuses <= {200, 400})  # 400: a file that is not there yet
     server.wait_idle()
+    server.stop()  # it may still be writing checkpoints
     shutil.rmtree(folder)
 
 

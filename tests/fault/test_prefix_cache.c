@@ -195,7 +195,7 @@ int main(void)
     for (int k = 0; k < 2; k++)
         CHECK(!skua_session_create(c.e, N_IDS, &c.cold[k], &err) && !eval(c.cold[k], c.ids[k], k ? KEPT + 20 : KEPT, &err), "%s",
               err.message);
-    const int points = getenv("SKUA_TEST_QUICK") ? 8 : 60; /* for the sanitizers */
+    const int points = getenv("SKUA_TEST_QUICK") ? 8 : 30; /* for the sanitizers */
     all_sweeps(&c, points);
     skua_engine *plain = c.e;
     skua_draft_params p = SKUA_DRAFT_DEFAULTS;

@@ -226,7 +226,7 @@ static void test_oracle(skua_engine *e, uint64_t seed)
     struct prefix_cache *c = cache_open(e, (size_t)1 << 30, NULL, 0);
     skua_session *s = session_open(e, 320), *t = session_open(e, 320);
     o.count = 0;
-    for (int round = 0; round < (quick ? 40 : 120); round++) {
+    for (int round = 0; round < (quick ? 40 : 80); round++) {
         int32_t p[320], n = 1 + (int32_t)draw(&seed, round % 8 ? 30 : 300);
         for (int32_t i = 0; i < n; i++) /* few tokens, so that much is in common */
             p[i] = 100 + (int32_t)draw(&seed, i < 3 || i % 7 == 0 ? 2 : 1);
@@ -271,7 +271,7 @@ static void test_budget(skua_engine *e, uint64_t seed)
         static const int states[] = {0, 1, 3, 8};
         const size_t budget = (size_t)states[k] * state + (k > 1 ? 3 * page : 4096);
         struct prefix_cache *c = cache_open(e, budget, NULL, 0);
-        for (int round = 0; round < (quick ? 15 : 60); round++) {
+        for (int round = 0; round < (quick ? 15 : 35); round++) {
             const int which = (int)draw(&seed, 2);
             if (draw(&seed, 3) == 0)
                 skua_session_reset(s[which]);

@@ -218,7 +218,7 @@ static void test_damage(skua_engine *e)
     eval_to(s, ids, 300, NULL);
     cache_keep(c, s, PREFIX_BORDER);
     prefix_cache_free(c);
-    for (int i = 0; i < 120; i += quick ? 7 : 1) {
+    for (int i = 0; i < 120; i += quick ? 7 : 2) {
         struct damage d = {.how = i % 6 < 2 ? i % 6 : i % 8 == 7 ? 2 + i / 8 % 3 : 0, .seed = (uint64_t)i, .place = i / 4 / 30.0,
                            .which = i & 1};
         const bool before = i & 2;
@@ -357,7 +357,7 @@ static void test_budget(skua_engine *e, uint64_t seed)
         struct prefix_cache *c = cache_open(e, draw(&seed, 2) ? MANY : 0, dir, budget);
         skua_session *s = session_open(e, N_IDS), *t = session_open(e, N_IDS);
         CHECK(folder_bytes() <= budget, "opened: %zu bytes, the budget is %zu", folder_bytes(), budget);
-        for (int k = 0; k < (quick ? 10 : 25); k++) {
+        for (int k = 0; k < (quick ? 10 : 15); k++) {
             if (draw(&seed, 4) == 0)
                 skua_session_reset(s);
             const int32_t n = skua_session_length(s) + 1 + (int32_t)draw(&seed, 60);
