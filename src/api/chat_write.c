@@ -88,9 +88,8 @@ static void end_chunk(struct chat_writer *cw, int32_t choice, bool last, const s
         put_finish(w, c);
     else
         strbuf_puts(&w->out, ",\"finish_reason\":null");
-    strbuf_puts(&w->out, w->request->include_usage ? "}],\"usage\":null" : "}]");
-    if (final)
-        api_report_json(&w->out, w->env, w->request, final);
+    strbuf_puts(&w->out, "}]");
+    api_chunk_json(&w->out, w->env, w->request, w->now, final);
     strbuf_puts(&w->out, "}\n\n");
 }
 

@@ -222,6 +222,8 @@ int api_common_parse(const struct api_env *env, struct api_request *r, int32_t m
         api_get_bool(b, NULL, "timings_per_token", &r->timings_per_token, e) ||
         api_get_bool(b, NULL, "return_tokens", &r->return_tokens, e) || parse_speculative(env, r, e))
         return -1;
+    if (r->return_tokens)
+        strbuf_puts(&r->warnings, "return_tokens: ids of tokens are not returned; logprobs show each token\n");
     r->no_cache = !cache;
     return 0;
 }

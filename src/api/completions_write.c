@@ -194,9 +194,8 @@ static void chunk(struct completions_writer *cw, int32_t index, const char *text
         put_finish(&w->out, c);
     else
         strbuf_puts(&w->out, ",\"finish_reason\":null");
-    strbuf_puts(&w->out, w->request->include_usage ? "}],\"usage\":null" : "}]");
-    if (final)
-        api_report_json(&w->out, w->env, w->request, final);
+    strbuf_puts(&w->out, "}]");
+    api_chunk_json(&w->out, w->env, w->request, w->now, final);
     strbuf_puts(&w->out, "}\n\n");
 }
 

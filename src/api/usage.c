@@ -156,6 +156,24 @@ void api_report_json(struct strbuf *b, const struct api_env *env, const struct a
     }
 }
 
+void api_chunk_json(struct strbuf *b, const struct api_env *env, const struct api_request *r, const struct api_usage *now,
+                    const struct api_usage *final)
+{
+    const struct api_usage *u = final ? final : now;
+    if (r->include_usage && r->continuous_usage && u) {
+        strbuf_puts(b, ",\"usage\":");
+        api_usage_json(b, u);
+    } else if (r->include_usage) {
+        strbuf_puts(b, ",\"usage\":null");
+    }
+    if (final) {
+        api_report_json(b, env, r, final);
+    } else if (r->timings_per_token && u) {
+        strbuf_puts(b, ",\"timings\":");
+        api_timings_json(b, u);
+    }
+}
+
 void api_progress_json(struct strbuf *b, const struct api_usage *u, int32_t n_done, int32_t n_total, double seconds)
 {
     strbuf_printf(b, ",\"prompt_progress\":{\"total\":%d,\"cache\":%d,\"processed\":%d,\"time_ms\":", n_total, u->n_cached, n_done);

@@ -33,6 +33,7 @@ struct api_writer {
     const struct api_writer_ops *ops;
     const struct api_env *env;
     const struct api_request *request;
+    const struct api_usage *now;  /* what was used so far, set by whoever drives it and kept up to date; NULL: unknown */
     struct strbuf out;
     char request_id[160];
     char id[48];              /* "chatcmpl-...", ... */

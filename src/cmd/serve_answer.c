@@ -52,6 +52,7 @@ static int make_answers(struct serve_call *c, skua_error *err)
     int rc = api_writer_new(&c->s->env, &c->request, http_request_id(c->http), &c->writer, err);
     if (rc)
         return rc;
+    c->writer->now = &c->usage;
     c->parts = mem_calloc(c->request.n_prompts, sizeof *c->parts);
     if (!c->parts)
         return error_nomem(err, "answers", c->request.n_prompts * sizeof *c->parts);

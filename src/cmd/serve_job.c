@@ -137,12 +137,14 @@ static int on_token(void *user, const struct batch_token *t, int32_t *replace, s
     struct serve_call *c = p->call;
     const int32_t before = *replace;
     pthread_mutex_lock(&c->lock);
-    const int rc = answer_token(p->answers[t->choice], t, replace, next, err);
-    if (!rc && *replace == before && !t->ends) {
-        p->n_generated[t->choice]++;
-        c->usage.n_generated++;
-    }
     count_token(c);
+    c->usage.generate_s = c->last_token - c->first_token;
+    c->usage.n_generated += !t->ends; /* a chunk that tells the usage counts the token that it shows */
+    const int rc = answer_token(p->answers[t->choice], t, replace, next, err);
+    if (!rc && *replace == before)
+        p->n_generated[t->choice] += !t->ends;
+    else
+        c->usage.n_generated -= !t->ends;
     serve_flush(c);
     pthread_mutex_unlock(&c->lock);
     return rc;

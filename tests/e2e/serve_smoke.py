@@ -56,6 +56,15 @@ def generating(s, t):
     t.equal("chat: streamed = whole", joined, {k: message[k] for k in joined})
     t.equal("chat: usage", {k: chunks[-1]["usage"][k] for k in ("prompt_tokens", "completion_tokens")},
             {k: whole["usage"][k] for k in ("prompt_tokens", "completion_tokens")})
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    for path, body in (("/v1/chat/completions", chat(FRANCE)), ("/v1/completions", {"prompt": "One two", "temperature": 0, "max_tokens": 6})):
+        chunks = [e[1] for e in s.stream(path, {**body, "stream_options": options, "timings_per_token": True, "return_tokens": True,
+                                                "engine_info": True})[:-1]]
+        seen = [c["usage"]["completion_tokens"] for c in chunks]
+        t.check(path + ": running usage %r" % seen, seen == sorted(seen) and len(set(seen)) > 3 and 1 in seen and seen[-1] == max(seen))
+        timed = [c["timings"]["predicted_n"] for c in chunks[:-1]]
+        t.equal(path + ": running timings", timed, seen[:-1])
+        t.check(path + ": ids are not returned, and it says so", "return_tokens" in "".join(chunks[-2]["engine"]["warnings"]))
     for path in ("/v1/responses", "/responses"):
         body = {"input": FRANCE, "temperature": 0, "max_output_tokens": 60}
         whole = s.post(path, body)[1]

@@ -30,6 +30,7 @@ static int play(const struct script *s, const struct api_request *r, struct strb
     api_writer_init(w, &env, r, "req_test");
     w->created = 7;
     snprintf(w->id, sizeof w->id, "chatcmpl-x");
+    w->now = &end;
     int rc = w->ops->begin(w, &end);
     for (size_t i = 0; !rc && i < s->n; i++) {
         rc = i == s->keepalive_at ? w->ops->keepalive(w) : 0;
@@ -112,6 +113,24 @@ static void test_usage(void)
                NULL_USAGE)
            CHUNK_OF("1", "{\"content\":\"a\"}", "null", NULL_USAGE) CHUNK_OF("0", "{}", "null", STOP_USAGE)
            CHUNK_OF("1", "{}", "null", STOP_USAGE TIMINGS) "data: " HEAD("chat.completion.chunk") ",\"choices\":[]," USAGE "}\n\n" DONE);
+}
+
+/* What each chunk tells of the cost so far, when it is asked to. */
+static void test_running_numbers(void)
+{
+    struct script s = {.events = {TEXT("a")}, .n = 1, .keepalive_at = SIZE_MAX};
+    struct api_request r = request(true);
+    r.timings_per_token = true;
+#define TIMED(delta) CHUNK_OF("0", delta, "null", ",\"finish_reason\":null}]" TIMINGS)
+    EXPECT(&s, &r, TIMED("{\"role\":\"assistant\",\"content\":\"\"}") TIMED("{\"content\":\"a\"}") LAST("stop", "null") DONE);
+    r.continuous_usage = true; /* of no effect alone */
+    EXPECT(&s, &r, TIMED("{\"role\":\"assistant\",\"content\":\"\"}") TIMED("{\"content\":\"a\"}") LAST("stop", "null") DONE);
+    r.include_usage = true;
+    r.timings_per_token = false;
+#define USED(delta) CHUNK_OF("0", delta, "null", ",\"finish_reason\":null}]," USAGE)
+    EXPECT(&s, &r, USED("{\"role\":\"assistant\",\"content\":\"\"}") USED("{\"content\":\"a\"}")
+           CHUNK_OF("0", "{}", "null", ",\"finish_reason\":\"stop\",\"stop_reason\":null}]," USAGE TIMINGS)
+           "data: " HEAD("chat.completion.chunk") ",\"choices\":[]," USAGE "}\n\n" DONE);
 }
 
 static void test_thinking(void)
@@ -370,6 +389,7 @@ int main(void)
     env.engine = engine;
     test_text();
     test_usage();
+    test_running_numbers();
     test_thinking();
     test_calls();
     test_logprobs();
