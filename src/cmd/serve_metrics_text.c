@@ -175,6 +175,7 @@ static void put_drafts(struct strbuf *b, const struct view *v)
 
 static void put_cache(struct strbuf *b, const struct serve *s, const struct view *v)
 {
+    static const char *const save_reasons[PREFIX_N_WORTHS] = {"interrupted", "interval", "border"};
     const struct prefix_cache_stats *c = &v->cache;
     int64_t used = 0;
     for (int32_t i = 0; i < v->n_slots && i < SERVE_MAX_SLOTS; i++)
@@ -188,7 +189,8 @@ static void put_cache(struct strbuf *b, const struct serve *s, const struct view
     single(b, "kv_tokens_used", "gauge", (double)used);
     single(b, "kv_tokens_capacity", "gauge", (double)s->env.n_ctx * s->n_parallel);
     type(b, "cache_saves_total", "counter");
-    labelled(b, "cache_saves_total", "reason", "checkpoint", (double)c->saves);
+    for (int i = 0; i < PREFIX_N_WORTHS; i++)
+        labelled(b, "cache_saves_total", "reason", save_reasons[i], (double)c->saves[i]);
     single(b, "cache_loads_total", "counter", (double)c->loads);
     type(b, "cache_evictions_total", "counter");
     labelled(b, "cache_evictions_total", "tier", "ram", (double)c->evictions_ram);

@@ -57,6 +57,13 @@ static void put_slot(struct strbuf *b, struct serve *s, int32_t i, const struct 
                   i ? "," : "", i, v->n_ctx, v->n_tokens, v->job ? "true" : "false", v->phase, v->prompt_done, v->prompt_total, v->n_cached,
                   v->n_generated, v->drafting ? "true" : "false", used);
     api_json_text(b, c ? http_request_id(c->http) : NULL);
+    strbuf_puts(b, ",\"checkpoints\":[");
+    for (int32_t k = 0; k < v->n_checkpoints; k++) {
+        const struct prefix_checkpoint *p = &v->checkpoints[k];
+        strbuf_printf(b, "%s{\"tokens\":%d,\"bytes\":%lld,\"kind\":\"%s\"}", k ? "," : "", p->n_tokens, (long long)p->bytes,
+                      p->ram && p->disk ? "ram+disk" : p->ram ? "ram" : "disk");
+    }
+    strbuf_putc(b, ']');
     if (c && s->opt.slots_debug)
         put_prompt(b, &s->env, &c->request.prompts[prompt]);
     strbuf_putc(b, '}');

@@ -318,12 +318,29 @@ static struct batch_slot view_of(const struct batcher *b, const struct batch_sea
     return v;
 }
 
+/* As they were, unless the cache has changed or the session is another conversation's now. */
+static void list_checkpoints(struct batcher *b, struct batch_seat *seat, const struct batch_slot *before, struct batch_slot *v)
+{
+    if (!b->p.cache)
+        return;
+    if (seat->listed == prefix_cache_changes(b->p.cache) && before->job == v->job && before->n_tokens <= v->n_tokens) {
+        v->n_checkpoints = before->n_checkpoints;
+        memcpy(v->checkpoints, before->checkpoints, sizeof v->checkpoints);
+        return;
+    }
+    seat->listed = prefix_cache_changes(b->p.cache);
+    v->n_checkpoints = prefix_cache_list(b->p.cache, skua_session_tokens(seat->session), v->n_tokens, v->checkpoints,
+                                         BATCH_SLOT_CHECKPOINTS);
+}
+
 static void publish(struct batcher *b)
 {
     pthread_mutex_lock(&b->lock);
     b->stats = b->count;
     for (int32_t i = 0; i < b->p.n_parallel; i++) {
+        const struct batch_slot before = b->view[i];
         b->view[i] = view_of(b, &b->seats[i]);
+        list_checkpoints(b, &b->seats[i], &before, &b->view[i]);
         bool first = b->seats[i].job != NULL;
         for (int32_t k = 0; k < i; k++)
             first = first && b->seats[k].job != b->seats[i].job;

@@ -112,12 +112,15 @@ typedef void batch_task_fn(void *user, bool run, skua_session **session);
 int batcher_call(struct batcher *b, int32_t slot, batch_task_fn *fn, void *user, skua_error *err);
 
 /* A consistent picture for metrics and /slots, from any thread. */
+#define BATCH_SLOT_CHECKPOINTS 16
 struct batch_slot {
     uint64_t job;               /* 0: idle */
     int32_t n_ctx, n_tokens, prompt_done, prompt_total, n_cached, n_generated;
     const char *phase;          /* "idle", "prefill", "decode" */
     bool drafting;              /* its last round had drafts */
     double last_used;           /* clock_seconds */
+    struct prefix_checkpoint checkpoints[BATCH_SLOT_CHECKPOINTS]; /* of what the session holds, the longest first */
+    int32_t n_checkpoints;
 };
 struct batch_stats {
     int32_t running, waiting;   /* jobs */

@@ -46,6 +46,7 @@ struct batch_seat {           /* a session and who uses it */
     skua_draft_stats draft_before;
     bool drafting;
     double last_used;
+    uint64_t listed;          /* prefix_cache_changes when the checkpoints of its view were listed */
 };
 
 struct batch_owner {

@@ -22,6 +22,7 @@ static size_t ram_used(const struct prefix_cache *c) { return c->kept_bytes + c-
 static void publish(struct prefix_cache *c)
 {
     struct prefix_cache_stats s = c->stats;
+    c->changes++;
     const size_t page = config_kv_page_bytes(&c->engine->config, c->engine->kv_type);
     s.ram_bytes = (int64_t)ram_used(c);
     s.index_bytes = (int64_t)c->tree.bytes;
@@ -230,7 +231,7 @@ int prefix_cache_keep(struct prefix_cache *c, const skua_session *s, enum prefix
         prefix_disk_collect(c);
     if (!renew(c, exact_node(c, s->tokens, n), worth) && !(n > 1 && renew(c, exact_node(c, s->tokens, n - 1), worth))) {
         rc = add_kept(c, s, worth, &k, err);
-        c->stats.saves += !rc;
+        c->stats.saves[worth] += !rc;
         if (k && c->disk && !k->node->file && worth > PREFIX_PASSING)
             prefix_disk_write(c, k, true);
     }
@@ -335,6 +336,20 @@ int32_t prefix_cache_resident(struct prefix_cache *c, const int32_t *ids, int32_
     while (at && !(at->kept && prefix_node_end(at) <= matched))
         at = at->parent;
     return at ? prefix_node_end(at) : 0;
+}
+
+uint64_t prefix_cache_changes(const struct prefix_cache *c) { return c->changes; }
+
+int32_t prefix_cache_list(struct prefix_cache *c, const int32_t *ids, int32_t n, struct prefix_checkpoint *out, int32_t max)
+{
+    int32_t matched, found = 0;
+    for (const struct prefix_node *at = prefix_tree_find(&c->tree, ids, n, &matched); at && found < max; at = at->parent) {
+        const bool ram = at->kept, disk = at->file && at->file->ready;
+        if ((ram || disk) && prefix_node_end(at) <= matched)
+            out[found++] = (struct prefix_checkpoint){.n_tokens = prefix_node_end(at), .ram = ram, .disk = disk,
+                                                      .bytes = (int64_t)(ram ? checkpoint_bytes(&at->kept->ck) : at->file->bytes)};
+    }
+    return found;
 }
 
 int32_t prefix_cache_next(const struct prefix_cache *c, int32_t n_done, int32_t n_total, const int32_t *marks, int32_t n_marks)

@@ -47,12 +47,22 @@ int prefix_cache_take(struct prefix_cache *c, skua_session *s, const int32_t *id
 /* Tokens of the longest kept beginning of ids[0, n) that memory holds, at most n - 1; a look, nothing is used or moved. */
 int32_t prefix_cache_resident(struct prefix_cache *c, const int32_t *ids, int32_t n);
 
+/* The checkpoints of beginnings of ids[0, n), the longest first, at most max; returns how many. It takes as long as comparing the tokens;
+   the answer can change only when prefix_cache_changes does, whose value is never 0. */
+struct prefix_checkpoint {
+    int32_t n_tokens;
+    int64_t bytes;              /* in memory, without pages; else of its file */
+    bool ram, disk;
+};
+int32_t  prefix_cache_list(struct prefix_cache *c, const int32_t *ids, int32_t n, struct prefix_checkpoint *out, int32_t max);
+uint64_t prefix_cache_changes(const struct prefix_cache *c);
+
 /* Keep a checkpoint of the session as it is (settled: SKUA_ESTATE); nothing is done when there is one, or one of a token less. It costs a
    copy of the recurrent state and of what drafters keep apart from full pages, and the session a copy of its last page when it goes on.
    worth: how likely it is to be asked for again; PREFIX_PASSING goes to a file only when the cache is flushed or freed, the others at once,
    by a thread of the cache's. Replaces nothing that is longer; what does not fit the budget is not kept, silently. SKUA_ENOMEM is no reason
    to stop either. */
-enum prefix_worth { PREFIX_PASSING, PREFIX_REGULAR, PREFIX_BORDER /* a mark, the end of a prompt or an answer */ };
+enum prefix_worth { PREFIX_PASSING, PREFIX_REGULAR, PREFIX_BORDER /* a mark, the end of a prompt or an answer */, PREFIX_N_WORTHS };
 int prefix_cache_keep(struct prefix_cache *c, const skua_session *s, enum prefix_worth worth, skua_error *err);
 
 /* The next place behind n_done, at most n_total, at which the evaluation of a prompt should pause for prefix_cache_keep: a mark, a multiple
@@ -70,7 +80,7 @@ struct prefix_cache_stats {
     int64_t ram_bytes, disk_bytes;         /* what the budgets bound */
     int64_t index_bytes;                   /* tokens of all known sequences; on top of ram_bytes */
     int64_t kv_tokens_shared;              /* positions in pages that are kept and that sessions hold */
-    int64_t saves, loads;                  /* checkpoints kept so far, checkpoints read from files */
+    int64_t saves[PREFIX_N_WORTHS], loads; /* checkpoints kept so far, checkpoints read from files */
     int64_t evictions_ram, evictions_disk;
     int64_t load_errors, write_errors;     /* damaged files, files that could not be written */
     int64_t n_foreign;                     /* files of other models, KV types, precisions or versions; they make room first */

@@ -69,7 +69,7 @@ struct prefix_cache {
     size_t kept_bytes;         /* of checkpoints, without pages */
     struct checkpoint_keepers keepers; /* of their pages */
     double clock;              /* of memory */
-    uint64_t now;              /* counts uses */
+    uint64_t now, changes;     /* counts uses; counts calls that may have changed what is kept */
     struct prefix_node *ghosts[PREFIX_GHOSTS]; /* nodes with evicted set, the oldest first */
     int32_t n_ghosts;
     struct prefix_disk *disk;  /* NULL: no files */

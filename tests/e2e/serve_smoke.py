@@ -1,5 +1,6 @@
 """Every endpoint once; statuses and shapes of errors; what the header says."""
 import json
+import re
 import subprocess
 
 from serve_lib import MODEL, SKUA, Checks, Server, chat, events, together
@@ -88,6 +89,10 @@ def generating(s, t):
         t.equal(f"completions: choice {i}", "".join(c["choices"][0]["text"] for c in stream if c["choices"] and c["choices"][0]["index"] == i),
                 whole["choices"][i]["text"])
     zero = s.post("/v1/chat/completions", chat(FRANCE, max_tokens=0))[1]
+    kept = [p for x in s.get("/slots")[1] for p in x["checkpoints"]]
+    t.check("slots tell their checkpoints: %r" % kept, kept and all(p["tokens"] > 0 and p["bytes"] > 0 and p["kind"] == "ram" for p in kept))
+    saves = re.findall(r'skua_cache_saves_total\{reason="(\w+)"\} (\d+)', s.ask("GET", "/metrics")[2].decode())
+    t.check("what checkpoints were kept for: %r" % saves, len(saves) == 3 and dict(saves)["border"] != "0")
     t.equal("only the prompt", (zero["choices"][0]["finish_reason"], zero["usage"]["completion_tokens"]), ("length", 0))
     answers = together([lambda: s.post("/v1/chat/completions", chat(FRANCE))[1]["choices"][0]["message"]["content"]] * 8)
     t.equal("eight equal requests", answers, [want] * 8)

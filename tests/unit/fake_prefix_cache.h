@@ -49,6 +49,18 @@ __attribute__((weak)) int32_t prefix_cache_resident(struct prefix_cache *c, cons
     return i < 0 ? 0 : skua_session_length(c->kept[i]);
 }
 
+__attribute__((weak)) int32_t prefix_cache_list(struct prefix_cache *c, const int32_t *ids, int32_t n, struct prefix_checkpoint *out,
+                                                int32_t max)
+{
+    const int32_t i = fake_find(c, ids, n + 1);
+    if (i < 0 || max < 1)
+        return 0;
+    *out = (struct prefix_checkpoint){.n_tokens = skua_session_length(c->kept[i]), .ram = true};
+    return 1;
+}
+
+__attribute__((weak)) uint64_t prefix_cache_changes(const struct prefix_cache *c) { return (uint64_t)c->n + 1; }
+
 __attribute__((weak)) int prefix_cache_keep(struct prefix_cache *c, const skua_session *s, enum prefix_worth worth, skua_error *err)
 {
     if (c->n == FAKE_MAX)

@@ -39,6 +39,23 @@ static skua_engine *variant_open(const struct variant *v)
     return e;
 }
 
+/* Of each beginning, the checkpoints that it has: at[] rises; those of a token more than another are not kept. */
+static void check_list(struct prefix_cache *c, const int32_t *at, size_t n_at)
+{
+    struct prefix_checkpoint all[64], some[2];
+    const int32_t n_all = prefix_cache_list(c, ids, at[n_at - 1], all, 64);
+    CHECK(n_all > 3 && all[0].n_tokens >= at[n_at - 1] - 1, "%d listed", n_all);
+    for (int32_t i = 0; i < n_all; i++) {
+        bool known = false;
+        for (size_t k = 0; k < n_at; k++)
+            known |= at[k] == all[i].n_tokens;
+        CHECK(known && all[i].ram && !all[i].disk && all[i].bytes > 0 && (!i || all[i].n_tokens < all[i - 1].n_tokens), "number %d", i);
+        const int32_t n = prefix_cache_list(c, ids, all[i].n_tokens, some, 2);
+        CHECK(n == (n_all - i < 2 ? n_all - i : 2) && some[0].n_tokens == all[i].n_tokens, "%d below %d", n, all[i].n_tokens);
+    }
+    CHECK(n_all && !prefix_cache_list(c, ids, all[n_all - 1].n_tokens - 1, some, 2), "something below the shortest");
+}
+
 static bool lost_drafters(const skua_session *s)
 {
     const skua_draft_stats st = skua_session_draft_stats(s);
@@ -64,9 +81,12 @@ static void test_bits(int variant)
     struct prefix_cache *c = cache_open(e, (size_t)1 << 30, NULL, 0);
     skua_session *s = session_open(e, N_IDS + 20), *t = session_open(e, N_IDS + 20), *cold = session_open(e, N_IDS + 20);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const uint64_t before = prefix_cache_changes(c);
         eval_to(s, ids, at[i], NULL);
         cache_keep(c, s, PREFIX_REGULAR);
+        CHECK(prefix_cache_changes(c) > before, "a change unnoticed");
     }
+    check_list(c, at, sizeof at / sizeof *at);
     snprintf(what, sizeof what, "%s, KV %s, drafts %s", v->model, v->kv_type ? v->kv_type : "F16", v->draft ? v->draft : "none");
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         if (at[i] == 256 || at[i] == 512 || (quick && i % 3 != 2)) /* one token behind another */
@@ -291,8 +311,9 @@ static void test_budget(skua_engine *e, uint64_t seed)
             CHECK(cache_stats(c).ram_bytes <= (int64_t)budget, "behind a trim");
         }
         const struct prefix_cache_stats st = cache_stats(c);
-        CHECK(states[k] ? st.saves > 0 && st.n_ram <= states[k] + 4 : !st.n_ram, "%lld checkpoints in %d states", (long long)st.n_ram,
-              states[k]);
+        const int64_t saves = st.saves[PREFIX_PASSING] + st.saves[PREFIX_REGULAR] + st.saves[PREFIX_BORDER];
+        CHECK(states[k] ? saves > 0 && st.n_ram <= states[k] + 4 : !st.n_ram, "%lld checkpoints in %d states",
+              (long long)st.n_ram, states[k]);
         evicted += st.evictions_ram;
         skua_session_reset(s[0]);
         skua_session_reset(s[1]);
