@@ -77,6 +77,7 @@ void metrics_answer(struct serve_metrics *m, const struct batch_result *r)
     add_draft(&m->draft, &r->draft);
     m->prompt_seconds += r->prompt_seconds;
     m->decode_seconds += r->generate_seconds;
+    m->errors += r->rc && r->rc != SKUA_ECANCELED && r->rc != SKUA_ELIMIT && r->rc != SKUA_ENOMEM;
     pthread_mutex_unlock(&m->lock);
 }
 

@@ -30,6 +30,7 @@ struct serve_metrics {
     } requests[METRIC_ENDPOINTS];
     struct metric_reasons cancelled, rejected, reprocessed, cache_source;
     uint64_t prompt_tokens, generated_tokens, reasoning_tokens;
+    uint64_t errors;          /* jobs that the engine could not go on with */
     double prompt_seconds, decode_seconds;
     skua_draft_stats draft;
     struct metric_histogram first_token, inter_token, queue, request;

@@ -214,13 +214,15 @@ static void put_answers(struct strbuf *b, const struct view *v)
 
 static void put_process(struct strbuf *b, const struct serve *s, const struct view *v)
 {
-    type(b, "backend_fallback_total", "counter");
-    single(b, "backend_errors_total", "counter", 0);
+    single(b, "backend_errors_total", "counter", (double)v->own.errors);
     type(b, "memory_bytes", "gauge");
     labelled(b, "memory_bytes", "kind", "weights", (double)v->info.file_bytes);
-    int64_t pages = 0;
-    for (int32_t i = 0; i < v->n_slots && i < SERVE_MAX_SLOTS; i++)
+    int64_t pages = 0, draft_bytes = 0;
+    for (int32_t i = 0; i < v->n_slots && i < SERVE_MAX_SLOTS; i++) {
+        draft_bytes += v->slots[i].draft_bytes;
         pages += (v->slots[i].n_tokens + v->info.kv_page_rows - 1) / v->info.kv_page_rows;
+    }
+    labelled(b, "memory_bytes", "kind", "draft", (double)draft_bytes);
     labelled(b, "memory_bytes", "kind", "kv", (double)pages * (double)v->info.kv_page_bytes);
     labelled(b, "memory_bytes", "kind", "state", (double)s->n_parallel * (double)v->info.state_bytes);
     labelled(b, "memory_bytes", "kind", "checkpoints", (double)v->cache.ram_bytes);

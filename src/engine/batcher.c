@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/batcher_internal.h"
+#include "engine/draft.h"
 #include "sample/params.h"
 
 const char *const batch_source_names[] = {"none", "live", "ram", "disk"};
@@ -306,6 +307,7 @@ static struct batch_slot view_of(const struct batcher *b, const struct batch_sea
 {
     static const char *const phases[] = {"idle", "prefill", "decode"};
     struct batch_slot v = {.n_ctx = b->n_ctx, .n_tokens = skua_session_length(seat->session), .phase = phases[seat->phase],
+                           .draft_bytes = (int64_t)session_draft_bytes(seat->session),
                            .last_used = seat->job ? clock_seconds() : seat->last_used};
     if (!seat->job)
         return v;

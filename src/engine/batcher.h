@@ -119,6 +119,7 @@ struct batch_slot {
     const char *phase;          /* "idle", "prefill", "decode" */
     bool drafting;              /* its last round had drafts */
     double last_used;           /* clock_seconds */
+    int64_t draft_bytes;        /* of what drafters know of the session */
     struct prefix_checkpoint checkpoints[BATCH_SLOT_CHECKPOINTS]; /* of what the session holds, the longest first */
     int32_t n_checkpoints;
 };
