@@ -2,11 +2,16 @@
  * references, so that a file can be written without holding up anybody.
  *
  * The file: a header, the calls from the oldest on, and a checksum of all before it: XXH3 of one piece (header, head of a call, bytes of a
- * call) after the other, each seeded with the one before. Numbers are little-endian. */
+ * call) after the other, each seeded with the one before. Numbers are little-endian.
+ *
+ * The journal: calls as in the file, each with a checksum of its own behind it. */
 #include "api/replay.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -44,6 +49,9 @@ struct replay {
     size_t max_calls, n_calls, n_bytes, mask;
     uint64_t hits;
     struct call *oldest, *newest;
+    int journal;             /* -1: none */
+    size_t journal_bytes;    /* of whole calls in it; more may follow after a failure */
+    bool journal_failed;     /* nothing is written until it is emptied */
     struct call *chains[]; /* [mask + 1] */
 };
 
@@ -59,6 +67,7 @@ int replay_new(size_t max_calls, struct replay **out, skua_error *err)
     if (!r)
         return error_nomem(err, "table of tool calls", n * sizeof(struct call *));
     pthread_mutex_init(&r->lock, NULL);
+    r->journal = -1;
     r->max_calls = max_calls;
     r->mask = n - 1;
     return 0;
@@ -89,6 +98,8 @@ void replay_free(struct replay *r)
         return;
     while (r->oldest)
         unlink_call(r, r->oldest);
+    if (r->journal >= 0)
+        close(r->journal);
     pthread_mutex_destroy(&r->lock);
     mem_free(r);
 }
@@ -148,6 +159,38 @@ static int hash_value(const json_t *v, uint64_t hash[2])
     return 0;
 }
 
+static uint64_t call_sum(const struct call_head *head, const char *body)
+{
+    return XXH3_64bits_withSeed(body, body_bytes(head), XXH3_64bits_withSeed(head, sizeof *head, VERSION));
+}
+
+static bool append(int fd, const void *p, size_t n)
+{
+    for (const char *at = p; n;) {
+        const ssize_t k = fault_io() ? -1 : write(fd, at, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return false;
+        at += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+/* With the lock: calls stand in the order in which they came. */
+static void journal_append(struct replay *r, const struct call *c)
+{
+    const size_t body = body_bytes(&c->head);
+    const uint64_t sum = call_sum(&c->head, c->bytes);
+    if (r->journal < 0 || r->journal_failed)
+        return;
+    r->journal_failed = r->journal_bytes + body > REPLAY_BYTES || !append(r->journal, &c->head, sizeof c->head) ||
+                        !append(r->journal, c->bytes, body) || !append(r->journal, &sum, sizeof sum);
+    if (!r->journal_failed)
+        r->journal_bytes += sizeof c->head + body + sizeof sum;
+}
+
 int replay_put(struct replay *r, const char *id, const char *name, const char *arguments, const char *text, size_t n, skua_error *err)
 {
     struct call_head head = {.n_id = (uint32_t)strlen(id), .n_name = (uint32_t)strlen(name), .n_text = n};
@@ -169,6 +212,7 @@ int replay_put(struct replay *r, const char *id, const char *name, const char *a
     memcpy(c->bytes + head.n_id + head.n_name, text, n);
     c->hash = hash_id(id, head.n_id);
     pthread_mutex_lock(&r->lock);
+    journal_append(r, c);
     insert(r, c);
     pthread_mutex_unlock(&r->lock);
     return 0;
@@ -232,12 +276,13 @@ static int write_calls(struct sum *s, struct call *const *calls, size_t n, skua_
     return rc ? rc : file_writer_write(&s->w, &s->sum, sizeof s->sum, err);
 }
 
-/* References of all calls, oldest first. */
-static int hold_all(struct replay *r, struct call ***calls, size_t *n, skua_error *err)
+/* References of all calls, oldest first; journaled: the length of the journal, if there is one, when it held no others. */
+static int hold_all(struct replay *r, struct call ***calls, size_t *n, size_t *journaled, skua_error *err)
 {
     int rc = 0;
     pthread_mutex_lock(&r->lock);
     *n = 0;
+    *journaled = r->journal_bytes;
     *calls = mem_alloc(r->n_calls * sizeof **calls);
     if (!*calls)
         rc = error_nomem(err, "tool calls to save", r->n_calls * sizeof **calls);
@@ -253,8 +298,8 @@ int replay_save(struct replay *r, const char *path, skua_error *err)
 {
     struct sum s = {.sum = 0};
     struct call **calls;
-    size_t n;
-    int rc = hold_all(r, &calls, &n, err);
+    size_t n, journaled;
+    int rc = hold_all(r, &calls, &n, &journaled, err);
     if (rc)
         return rc;
     rc = file_writer_open(&s.w, path, err);
@@ -268,6 +313,11 @@ int replay_save(struct replay *r, const char *path, skua_error *err)
     pthread_mutex_lock(&r->lock);
     for (size_t i = 0; i < n; i++)
         drop(calls[i]);
+    /* Calls that came meanwhile keep it as it is: what it holds twice does no harm. */
+    if (!rc && r->journal >= 0 && (r->journal_bytes == journaled || r->journal_failed) && !ftruncate(r->journal, 0)) {
+        r->journal_bytes = 0;
+        r->journal_failed = false;
+    }
     pthread_mutex_unlock(&r->lock);
     mem_free(calls);
     return rc;
@@ -319,6 +369,20 @@ static int check_header(const char *path, const char *data, size_t size, struct 
     return 0;
 }
 
+/* Add a list of calls, or drop them. */
+static void take(struct replay *r, struct call *first, bool good)
+{
+    pthread_mutex_lock(&r->lock);
+    for (struct call *c = first, *next; c; c = next) {
+        next = c->newer;
+        if (good)
+            insert(r, c);
+        else
+            drop(c);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
 int replay_load(struct replay *r, const char *path, skua_error *err)
 {
     struct call *first = NULL;
@@ -333,14 +397,66 @@ int replay_load(struct replay *r, const char *path, skua_error *err)
         rc = read_calls(path, data + sizeof h, size - sizeof h - sizeof(uint64_t), h.n_calls,
                         XXH3_64bits_withSeed(&h, sizeof h, 0), &first, err);
     mem_free(data);
-    pthread_mutex_lock(&r->lock);
-    for (struct call *c = first, *next; c; c = next) {
-        next = c->newer;
-        if (rc)
-            drop(c);
-        else
-            insert(r, c);
-    }
-    pthread_mutex_unlock(&r->lock);
+    take(r, first, !rc);
     return rc;
+}
+
+/* The calls of a journal up to the first that is not whole, as a list from the oldest on (newer), and how many bytes they take. */
+static int read_journal(const char *data, size_t size, struct call **first, size_t *n_bytes, skua_error *err)
+{
+    struct call **last = first;
+    uint64_t sum;
+    *n_bytes = 0;
+    for (size_t left = size; left >= sizeof(struct call_head) + sizeof sum; left = size - *n_bytes) {
+        struct call_head head;
+        const char *body = data + *n_bytes + sizeof head;
+        memcpy(&head, data + *n_bytes, sizeof head);
+        if (head.n_text > left || body_bytes(&head) > left - sizeof head - sizeof sum)
+            return 0;
+        memcpy(&sum, body + body_bytes(&head), sizeof sum);
+        if (sum != call_sum(&head, body))
+            return 0;
+        struct call *c = *last = new_call(&head);
+        if (!c)
+            return error_nomem(err, "remembered tool call", body_bytes(&head));
+        memcpy(c->bytes, body, body_bytes(&head));
+        c->hash = hash_id(c->bytes, head.n_id);
+        last = &c->newer;
+        *n_bytes += sizeof head + body_bytes(&head) + sizeof sum;
+    }
+    return 0;
+}
+
+static int journal_error(const char *path, const char *what, skua_error *err)
+{
+    return error_set(err, SKUA_EIO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+int replay_journal(struct replay *r, const char *path, skua_error *err)
+{
+    struct call *first = NULL;
+    char *data = NULL;
+    size_t size = 0, n_bytes = 0;
+    const int fd = fault_io() ? -1 : open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return journal_error(path, "open", err);
+    int rc = file_read_all(path, 2 * REPLAY_BYTES, &data, &size, err);
+    if (!rc)
+        rc = read_journal(data, size, &first, &n_bytes, err);
+    mem_free(data);
+    if (!rc && n_bytes < size && ftruncate(fd, (off_t)n_bytes))
+        rc = journal_error(path, "cut", err);
+    take(r, first, !rc);
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    pthread_mutex_lock(&r->lock);
+    if (r->journal >= 0)
+        close(r->journal);
+    r->journal = fd;
+    r->journal_bytes = n_bytes;
+    r->journal_failed = false;
+    pthread_mutex_unlock(&r->lock);
+    return 0;
 }

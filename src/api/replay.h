@@ -24,6 +24,11 @@ bool replay_find(struct replay *r, const char *id, const char *name, const json_
 int  replay_save(struct replay *r, const char *path, skua_error *err);  /* atomically */
 /* Add a file's calls to those that are there. SKUA_EFORMAT: damaged or not such a file; SKUA_EIO, SKUA_ENOMEM. Then nothing is taken. */
 int  replay_load(struct replay *r, const char *path, skua_error *err);
+/* A file to which every call is appended as it is put, so that a program that is killed loses none (the system may still, if it dies with
+   it). Calls that the file holds already are added as replay_load does, up to the first that is cut or damaged, where it goes on from
+   then. replay_save empties it: all of it is in the saved file. When it cannot be written, or comes to REPLAY_BYTES, nothing more is until
+   the next save. SKUA_EIO, SKUA_ENOMEM: there is no journal. */
+int  replay_journal(struct replay *r, const char *path, skua_error *err);
 void replay_get_stats(struct replay *r, size_t *n_calls, uint64_t *hits);
 
 #endif

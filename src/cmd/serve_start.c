@@ -172,6 +172,22 @@ static int open_engine(struct serve *s, skua_error *err)
     return rc;
 }
 
+/* Calls that were not saved because the last server was killed; and what this one will remember. */
+static int open_journal(struct serve *s, skua_error *err)
+{
+    struct strbuf path = {0};
+    struct stat st;
+    strbuf_printf(&path, "%s/calls.journal", s->opt.cache_disk);
+    const bool unsaved = !stat(strbuf_str(&path), &st) && st.st_size > 0;
+    int rc = strbuf_failed(&path) ? error_nomem(err, "file name", path.len) : replay_journal(s->replay, strbuf_str(&path), err);
+    if (!rc && unsaved)
+        rc = replay_save(s->replay, s->replay_path, err);
+    if (rc)
+        opts_warn("serve", "tool calls are remembered only if the server is stopped properly: %s", err->message);
+    strbuf_free(&path);
+    return rc == SKUA_ENOMEM ? rc : 0;
+}
+
 static int open_replay(struct serve *s, skua_error *err)
 {
     int rc = replay_new(0, &s->replay, err);
@@ -183,13 +199,12 @@ static int open_replay(struct serve *s, skua_error *err)
     s->replay_path = strbuf_take(&path, NULL);
     if (!s->replay_path)
         return error_nomem(err, "file name", strlen(s->opt.cache_disk));
-    if (stat(s->replay_path, &st))
-        return 0;
-    if (replay_load(s->replay, s->replay_path, err)) {
+    if (!stat(s->replay_path, &st) && replay_load(s->replay, s->replay_path, err)) {
         opts_warn("serve", "remembered tool calls are lost: %s", err->message);
-        return err->code == SKUA_ENOMEM ? SKUA_ENOMEM : 0;
+        if (err->code == SKUA_ENOMEM)
+            return SKUA_ENOMEM;
     }
-    return 0;
+    return open_journal(s, err);
 }
 
 static int open_cache(struct serve *s, skua_error *err)

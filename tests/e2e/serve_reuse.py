@@ -203,6 +203,8 @@ def main():
         with Server(t, *options) as s:
             for a in all_agents:
                 a.changes(s, cold, " after kill -9")
+            t.check("calls are remembered", s.metrics().get('skua_tool_replay_total{source="ram"}', 0) > 0)
+            for a in all_agents:
                 a.turn(s, cold, N_TURNS)
             # agents of different APIs may hold the same conversation, which is loaded once
             t.check("from files", s.metrics().get("skua_cache_loads_total", 0) >= len(all_agents) / 3)

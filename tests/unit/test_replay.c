@@ -124,6 +124,82 @@ static void test_files(void **state)
 }
 
 /* Every allocation and every file operation fails once: reported, nothing is left behind, and what was there stays. */
+static struct replay *journaled(const char *path)
+{
+    struct replay *r = NULL;
+    skua_error err = {0};
+    CHECK(replay_new(0, &r, &err) == 0 && replay_journal(r, path, &err) == 0, "%s", err.message);
+    return r;
+}
+
+static void write_bytes(const char *path, const char *data, size_t n)
+{
+    struct file_writer w;
+    skua_error err;
+    CHECK(file_writer_open(&w, path, &err) == 0 && file_writer_write(&w, data, n, &err) == 0 && file_writer_commit(&w, &err) == 0, "write");
+}
+
+/* What nobody saved is there again, up to the first byte that is not as it was, and what comes then is too. */
+static void test_journal(void **state)
+{
+    static const char *const ids[] = {"call_1", "call_2", "call_3"};
+    const char *path = support_temp("journal"), *saved = support_temp("calls");
+    size_t ends[4] = {0}, size, n;
+    uint64_t hits;
+    char *data;
+    skua_error err;
+    (void)state;
+    struct replay *r = journaled(path);
+    for (int i = 0; i < 3; i++) {
+        CHECK(put(r, ids[i], "f", "{}", ids[i]) == 0 && file_read_all(path, 1 << 20, &data, &ends[i + 1], &err) == 0, "put");
+        mem_free(data);
+    }
+    replay_free(r);
+    CHECK(file_read_all(path, 1 << 20, &data, &size, &err) == 0 && size == ends[3] && ends[1] > 6, "%zu bytes", size);
+    for (size_t i = 0; i <= 2 * size; i++) { /* each length cut, each byte changed */
+        const size_t at = i <= size ? i : i - size - 1;
+        size_t whole = 0;
+        while (whole < 3 && ends[whole + 1] <= at)
+            whole++;
+        data[at % size] ^= i > size ? 0x20 : 0;
+        write_bytes(path, data, i <= size ? i : size);
+        data[at % size] ^= i > size ? 0x20 : 0;
+        r = journaled(path);
+        replay_get_stats(r, &n, &hits);
+        CHECK(n == whole, "%zu: %zu calls, expected %zu", i, n, whole);
+        CHECK(put(r, "call_4", "g", "{}", "four") == 0, "put");
+        replay_free(r);
+        r = journaled(path);
+        replay_get_stats(r, &n, &hits);
+        CHECK(n == whole + 1 && found(r, "call_4", "g", "{}", "four") && (!whole || found(r, "call_1", "f", "{}", "call_1")), "%zu: then %zu", i,
+              n);
+        replay_free(r);
+    }
+    mem_free(data);
+    write_bytes(path, "", 0);
+    r = journaled(path);
+    CHECK(put(r, "call_1", "f", "{}", "one") == 0 && replay_save(r, saved, &err) == 0 && put(r, "call_2", "f", "{}", "two") == 0, "save");
+    replay_free(r);
+    r = journaled(path);
+    CHECK(found(r, "call_1", "f", "{}", NULL) && found(r, "call_2", "f", "{}", "two"), "what is saved is not in the journal");
+    CHECK(replay_load(r, saved, &err) == 0 && found(r, "call_1", "f", "{}", "one"), "it is in the file");
+    replay_free(r);
+    replay_new(0, &r, NULL);
+    CHECK(replay_journal(r, "/nowhere/journal", &err) == SKUA_EIO && strstr(err.message, "/nowhere/journal"), "no folder");
+    for (uint64_t k = 1;; k++) { /* each file operation fails */
+        write_bytes(path, "", 0);
+        fault_set_io(k, true);
+        const int rc = replay_journal(r, path, &err), put_rc = put(r, "call_9", "f", "{}", "nine");
+        const bool over = fault_io_count() < k;
+        fault_set_io(0, false);
+        CHECK((rc == 0 || rc == SKUA_EIO) && put_rc == 0 && found(r, "call_9", "f", "{}", "nine"), "operation %llu", (unsigned long long)k);
+        if (over)
+            break;
+        CHECK(replay_journal(r, path, &err) == 0 && put(r, "call_8", "f", "{}", "eight") == 0, "again");
+    }
+    replay_free(r);
+}
+
 static void test_faults(void **state)
 {
     const char *path = support_temp("faulty");
@@ -200,7 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find),   cmocka_unit_test(test_bounds),  cmocka_unit_test(test_files),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_journal), cmocka_unit_test(test_faults), cmocka_unit_test(test_threads),
     };
     json_use_mem();
     cmocka_run_group_tests_name("replay", tests, NULL, NULL);
