@@ -133,7 +133,7 @@ else
         target=$(basename "$source" .c)
         add san "fuzz/$target" "${folder[san]}/tests/fuzz/$target tests/fuzz/corpus/${target#fuzz_}"
     done
-    programs arm64 qemu-aarch64 unit
+    programs arm64 "SKUA_TEST_QUICK=1 qemu-aarch64" unit
     programs gcc "" unit
     if /usr/bin/python3 -c 'import jinja2' 2>/dev/null; then
         add scripts tools/jinja_oracle "/usr/bin/python3 tools/jinja_oracle.py --check"

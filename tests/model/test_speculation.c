@@ -490,7 +490,7 @@ static void check_chunk(int model, int32_t first, int32_t n, bool all, uint32_t 
         if (one_of == 1) /* without both, agreement would show nothing */
             CHECK(d[0] > 0 && d[1] > 0, "%s, %s: %ld drafts accepted, %ld refused", c.model->name, from->what, d[0], d[1]);
     }
-    if (one_of <= 4) /* a smaller sample may have drawn none that drafts */
+    if (one_of <= 6) /* a smaller sample may have drawn none that drafts */
         CHECK(all_drafted[0] > 0 && all_drafted[1] > 0, "%s: %ld drafts accepted, %ld refused", c.model->name, all_drafted[0],
               all_drafted[1]);
     fflush(stdout);
@@ -513,6 +513,6 @@ int main(int argc, char **argv)
     if (full)
         support_share(check_full_item, N_MODELS * N_PROMPTS / CHUNK);
     for (int m = 0; m < N_MODELS && !full; m += quick ? 2 : 1)
-        check_chunk(m, (int32_t)draw(&state, N_PROMPTS - CHUNK), quick ? 2 : CHUNK, false, quick ? 20 : m ? 4 : 1, &state);
+        check_chunk(m, (int32_t)draw(&state, N_PROMPTS - CHUNK), quick ? 2 : CHUNK, false, quick ? 20 : m ? 6 : 1, &state);
     return support_finish(full ? "speculation (full)" : "speculation (sample)");
 }
