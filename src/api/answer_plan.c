@@ -159,7 +159,7 @@ static int make_grammars(struct answer_plan *p, struct api_request *r, const cha
     struct call_grammar calls = {&p->tools, r->structure != API_FREE};
     struct strbuf key = {0};
     int rc = 0;
-    *what = "response_format";
+    *what = r->structure == API_GBNF ? "grammar" : r->structure == API_REGEX ? "regex" : "response_format";
     if (r->structure != API_FREE) {
         structure_key(r, &key);
         rc = grammar_cache_get(p->shared->cache, &key, compile_structure, r, &r->warnings, &p->structure, err);

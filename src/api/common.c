@@ -185,7 +185,7 @@ static int parse_max_tokens(struct api_request *r, int32_t min, struct api_error
 /* speculative: true, false, or {"type", "n_max"}. */
 static int parse_speculative(const struct api_env *env, struct api_request *r, struct api_error *e)
 {
-    static const char *const types[] = {"auto", "off", "mtp", "dflash", "ngram"};
+    static const char *const types[] = {"auto", "off", "mtp", "dflash", "lookup", "ngram"};
     const struct api_path *at = API_KEY(NULL, "speculative");
     json_t *v = api_field(r->body, "speculative");
     int type = 0;
@@ -197,9 +197,10 @@ static int parse_speculative(const struct api_env *env, struct api_request *r, s
     }
     if (!json_is_object(v))
         return api_fail_type(e, at, v, "true, false or an object");
-    if (api_get_choice(v, at, "type", types, 5, &type, e) || api_get_int32(v, at, "n_max", 0, SKUA_DRAFT_MAX, &r->draft_max, e))
+    if (api_get_choice(v, at, "type", types, 6, &type, e) || api_get_int32(v, at, "n_max", 0, SKUA_DRAFT_MAX, &r->draft_max, e))
         return -1;
     r->no_draft = type == 1 || (api_field(v, "n_max") && r->draft_max == 0);
+    type -= type == 5; /* ngram is another name for lookup */
     if (type > 1 && !(env->drafters && strstr(env->drafters, types[type])))
         return api_fail(e, "unsupported_value", API_KEY(at, "type"),
                         "no \"%s\" drafter is loaded; expected \"auto\", \"off\"%s%s", types[type],

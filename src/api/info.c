@@ -280,5 +280,5 @@ int api_apply_template(const struct api_env *env, struct replay *replay, const j
 int api_embeddings_refuse(struct api_error *e)
 {
     return api_error_set(e, 400, "unsupported_parameter", "model",
-                         "model: the loaded model generates text and makes no embeddings; load an embedding model for /v1/embeddings");
+                         "model: the loaded model generates text and makes no embeddings; ask a server that has an embedding model");
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -38,7 +39,7 @@ static const char help[] =
     "\n"
     DRAFT_HELP
     "\n"
-    "  -n, --max-tokens N       stop after N tokens (default: when the model ends, or the context is full)\n"
+    "  -n, --max-tokens N       stop after N tokens (default: when the model ends; a full context is an error)\n"
     "      --stop TEXT          stop before TEXT (up to 16 times)\n"
     "      --temp T             temperature, 0 to 2; 0 = always the likeliest token\n"
     "      --top-k N            of the N likeliest tokens (0 = off)\n"
@@ -182,6 +183,13 @@ static int plain_option(struct run_options *o, int c, const char *arg, skua_erro
 }
 
 /* 0, 1 (help was printed), or an error. */
+/* A model file in place of the prompt: what other programs take there. */
+static bool names_model(const char *prompt)
+{
+    const size_t n = strlen(prompt);
+    return n > 5 && !strcmp(prompt + n - 5, ".gguf") && !access(prompt, F_OK);
+}
+
 static int parse(int argc, char **argv, struct run_options *o, skua_error *err)
 {
     int c, rc = 0;
@@ -199,8 +207,10 @@ static int parse(int argc, char **argv, struct run_options *o, skua_error *err)
     }
     if (!rc && optind < argc)
         o->prompt = argv[optind++];
+    if (!rc && o->prompt && names_model(o->prompt))
+        rc = error_set(err, SKUA_EARG, "'%s' is a file, not a prompt; expected -m %s", o->prompt, o->prompt);
     if (!rc && optind < argc)
-        rc = error_set(err, SKUA_EARG, "more than one prompt ('%s'); put the prompt in quotes", argv[optind]);
+        rc = error_set(err, SKUA_EARG, "more than one prompt ('%s'); put the prompt in quotes, and a model's file behind -m", argv[optind]);
     if (!rc && o->prompt && o->file)
         rc = error_set(err, SKUA_EARG, "both a prompt and --file; expected one of them");
     if (!rc && o->raw && (o->system || o->think != THINK_AS_TEMPLATE))

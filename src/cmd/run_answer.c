@@ -156,7 +156,7 @@ void run_figures(const struct run *r)
     if (r->n_reused)
         fprintf(stderr, " (%d reused)", r->n_reused);
     fprintf(stderr, "; generated %d tokens, %.1f t/s; end: %s\n", steps, g->generate_seconds > 0 ? steps / g->generate_seconds : 0.0,
-            skua_finish_name(g->finish));
+            g->finish == SKUA_FINISH_NONE ? "an error" : skua_finish_name(g->finish));
 }
 
 int run_template_args(const struct run *r, json_t **args, skua_error *err)

@@ -43,7 +43,7 @@ static const char help[] =
     "      --json-keepalive     signs of life, as blanks, also for answers that are not streamed\n"
     "\n"
     "      --cache-ram SIZE     memory for earlier prompts (default: from memory; 0: none); k, m, g may follow the number\n"
-    "      --cache-disk DIR     and files for them, which outlive the server\n"
+    "      --cache-disk DIR     and files for them, which outlive the server; the folder is made if it is not there\n"
     "      --cache-disk-bytes SIZE   (default 16g)\n"
     "      --cache-every N      tokens between checkpoints in a long prompt (default 2048)\n"
     "      --slot-save-path DIR where /slots may save and restore\n"
@@ -310,7 +310,8 @@ static int check(const struct serve_options *o, skua_error *err)
 {
     if (!serve_host_is_loopback(o->host) && !o->keys.n && !o->allow_unauthenticated)
         return error_set(err, SKUA_EARG,
-                         "--host %s is reachable from other machines; expected --api-key, --api-key-file or --allow-unauthenticated",
+                         "--host %s is reachable from other machines; expected --api-key, --api-key-file, "
+                         "SKUA_API_KEY in the environment or --allow-unauthenticated",
                          o->host);
     if (o->draft.rejection)
         return error_set(err, SKUA_EARG, "--draft-sampling rejection: a server's answers are their seed's own; expected compare");

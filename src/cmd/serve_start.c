@@ -102,7 +102,7 @@ static void describe_drafters(struct serve *s)
     char *out = s->drafters;
     for (int32_t i = 0; d && i < d->n_sources; i++) {
         const char *kind = d->sources[i].kind_name;
-        const char *name = !strcmp(kind, "lookup") ? "ngram" : !strcmp(kind, "mtp") ? "mtp" : "dflash";
+        const char *name = !strcmp(kind, "lookup") || !strcmp(kind, "mtp") ? kind : "dflash";
         if (!strstr(out, name))
             snprintf(out + strlen(out), sizeof s->drafters - strlen(out), "%s%s", *out ? "," : "", name);
     }

@@ -300,7 +300,7 @@ static void take_head(struct http_parser *p)
     else if (coding && (field_has(p, "content-encoding", "identity", &others), others))
         fail(p, 415, "unsupported_media_type", "Content-Encoding is '%.40s'; only identity is supported", coding);
     else if (needs_body && !has_length && !p->chunked)
-        fail(p, 411, "length_required", "%s needs a Content-Length or the chunked coding", method);
+        fail(p, 411, "length_required", "%s needs a Content-Length (0 without a body) or the chunked coding", method);
     else if (p->remaining > p->limits.max_body_bytes)
         too_large(p);
     if (p->status != HTTP_PARSE_MORE)

@@ -82,7 +82,8 @@ done <<'CASES'
 --logit-bias is '101', expected a number from -100 to 100|run --logit-bias 5=101 x
 --logit-bias .id. is '-5'|run --logit-bias -5=1 x
 --stop '' is empty|run --stop '' x
-more than one prompt .'world'.|run hello world
+more than one prompt .'world'.; put the prompt in quotes, and a model's file behind -m|run hello world
+'models/tiny-q8_0.gguf' is a file, not a prompt; expected -m|run models/tiny-q8_0.gguf hello
 both a prompt and --file|run -f file x
 --raw does not go with|run --raw --think x
 --raw does not go with|run --raw --system s x

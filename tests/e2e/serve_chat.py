@@ -109,6 +109,9 @@ def structured(s, t):
     bad = {**body, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "string", "pattern": "(?=a)"},
                                                                              "strict": True}}}
     t.equal("what is not supported", s.post("/v1/chat/completions", bad)[0], 400)
+    for field, text in (("grammar", "root = x"), ("regex", "(?=a)")):
+        status, a = s.post("/v1/completions", {"prompt": "a", field: text})
+        t.equal(f"a {field} that is none is refused by its name", (status, a["error"]["param"]), (400, field))
 
 
 def main():

@@ -100,9 +100,9 @@ static const struct sample samples[] = {
     {"GET / HTTP/1.0\r\n" H H "\r\n", 400, "bad_request: exactly one Host field was expected", ""},
     {GET "A:\r\nB:\r\nC:\r\nD:\r\nE:\r\n\r\n", 431, "headers_too_large: there are more than 5 header fields", ":\r\n\r\n"},
     /* lengths */
-    {POST "\r\n", 411, "length_required: POST needs a Content-Length or the chunked coding", ""},
-    {"PUT / HTTP/1.0\r\n\r\n", 411, "length_required: PUT needs a Content-Length or the chunked coding", ""},
-    {"PATCH / HTTP/1.1\r\n" H "\r\n", 411, "length_required: PATCH needs a Content-Length or the chunked coding", ""},
+    {POST "\r\n", 411, "length_required: POST needs a Content-Length (0 without a body) or the chunked coding", ""},
+    {"PUT / HTTP/1.0\r\n\r\n", 411, "length_required: PUT needs a Content-Length (0 without a body) or the chunked coding", ""},
+    {"PATCH / HTTP/1.1\r\n" H "\r\n", 411, "length_required: PATCH needs a Content-Length (0 without a body) or the chunked coding", ""},
     {POST "Content-Length: 21\r\n\r\n", 413, "request_too_large: the request body is too large; at most 20 bytes are accepted", ""},
     {POST "Content-Length: 18446744073709551616\r\n\r\n", 413,
      "request_too_large: the request body is too large; at most 20 bytes are accepted", ""},
