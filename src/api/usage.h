@@ -10,8 +10,8 @@ void api_timings_json(struct strbuf *b, const struct api_usage *u); /* {"cache_n
 void api_engine_json(struct strbuf *b, const struct api_env *env, const struct api_request *r, const struct api_usage *u);
 /* ,"timings":{...} and, if the request asks for it, ,"engine":{...} */
 void api_report_json(struct strbuf *b, const struct api_env *env, const struct api_request *r, const struct api_usage *u);
-/* What ends a chunk of a stream that asks for it: ,"usage":null or, with continuous_usage, what was used so far; ,"timings":{...} in the last
-   chunk (final is not NULL; with the rest of api_report_json) and, with timings_per_token, in all. now may be NULL: unknown. */
+/* What ends a chunk of a stream that asks for it: ,"usage":null or, with continuous_usage, what was used so far; ,"timings":{...} in the
+   last chunk (final is not NULL; with the rest of api_report_json) and, with timings_per_token, in all. now may be NULL: unknown. */
 void api_chunk_json(struct strbuf *b, const struct api_env *env, const struct api_request *r, const struct api_usage *now,
                     const struct api_usage *final);
 /* ,"prompt_progress":{...} */
