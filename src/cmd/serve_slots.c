@@ -217,7 +217,9 @@ static void flush(struct order *o, skua_session **session)
     if (s->cache)
         prefix_cache_flush(s->cache);
     if (s->replay_path && replay_save(s->replay, s->replay_path, &err)) {
-        fail_with(o->call, &err);
+        struct api_error e; /* the server's folder, which no client has named */
+        api_error_set(&e, 503, "cache_not_written", NULL, "%s", err.message);
+        serve_fail(o->call, &e);
         return;
     }
     strbuf_printf(&b, "{\"flushed\":%s}", s->cache && s->opt.cache_disk ? "true" : "false");

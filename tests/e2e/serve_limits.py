@@ -144,6 +144,18 @@ def switches(t):
         t.equal("no folder for slots", s.post("/slots/0?action=save", {"filename": "a"})[0], 400)
 
 
+def vanished(t):
+    """A cache folder that goes away while the server runs costs no answer, and is no client's error."""
+    d = tempfile.mkdtemp()
+    with Server(t, "--cache-disk", d) as s:
+        body = chat("What is the capital of France?", max_tokens=9)
+        answer = s.post("/v1/chat/completions", body)[1]["choices"][0]["message"]
+        until(lambda: not shutil.rmtree(d, ignore_errors=True) and not os.path.exists(d), "the folder's end")
+        status, a = s.post("/cache/flush", {})
+        t.equal("nothing to write to", (status, a["error"]["code"], a["error"]["param"]), (503, "cache_not_written", None))
+        t.equal("the same answer", s.post("/v1/chat/completions", body)[1]["choices"][0]["message"], answer)
+
+
 def network(t):
     with Server(t, "--ctx", "512", "--host", "::1", host="::1") as s:
         t.equal("IPv6", s.ask("GET", "/health")[0], 200)
@@ -177,7 +189,7 @@ def options(t):
 
 def main():
     t = Checks()
-    for part in (options, keys, origins, queue, switches, network):
+    for part in (options, keys, origins, queue, switches, vanished, network):
         try:
             part(t)
         except Exception as e:  # the others are to be tried all the same
