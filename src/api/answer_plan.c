@@ -140,6 +140,8 @@ void call_grammar_key(const struct call_grammar *c, struct strbuf *key)
         strbuf_printf(key, " %zu:%s %d%d ", def->n, def->name, (int)def->custom, (int)def->strict);
         if (def->strict || c->whole)
             dump_into(def->parameters, key);
+        if (def->regex)
+            strbuf_printf(key, "%zu:%s", strlen(def->regex), def->regex);
     }
 }
 
@@ -150,7 +152,7 @@ static bool calls_bound(const struct answer_plan *p)
     const struct api_request *r = p->r;
     bool strict = false;
     for (size_t i = 0; i < p->tools.n; i++)
-        strict |= p->tools.defs[i].strict;
+        strict |= p->tools.defs[i].strict || p->tools.defs[i].regex;
     return p->tools.n && (strict || r->n_allowed_tools || r->tool_choice == API_TOOLS_REQUIRED || r->structure != API_FREE);
 }
 

@@ -1,5 +1,6 @@
 /* The grammar of a tool call, so that what the model writes is read back by tool_parse.c as it was meant: the name of an offered tool and,
- * for strict tools, its declared parameters in the schema's order with values of their types. */
+ * for strict tools, its declared parameters in the schema's order with values of their types; for custom ones with an expression, input
+ * that it matches. */
 #include <string.h>
 
 #include "api/answer_internal.h"
@@ -212,10 +213,28 @@ static grammar_expr free_parameters(struct grammar_builder *b, const struct tool
     return grammar_repeat(b, grammar_rule_of(b, "parameter", any), 0, def->n_keys ? (uint32_t)def->n_keys : 64);
 }
 
-static grammar_expr custom_parameters(struct grammar_builder *b, grammar_expr text)
+static grammar_expr custom_parameters(struct grammar_builder *b, const struct tool_def *def, grammar_expr text)
 {
-    grammar_expr parts[] = {literal(b, "<parameter=input>\n"), text, literal(b, "\n")};
+    grammar_expr value = text;
+    if (def->regex)
+        value = grammar_seq2(b, grammar_regex(b, def->regex, strlen(def->regex)), literal(b, "\n</parameter>"));
+    grammar_expr parts[] = {literal(b, "<parameter=input>\n"), value, literal(b, "\n")};
     return grammar_seq(b, parts, 3);
+}
+
+/* An error says whose expression it is, if it is one's. */
+static void name_regex(const struct tool_set *tools, skua_error *err)
+{
+    for (size_t i = 0; i < tools->n; i++) {
+        const struct tool_def *def = &tools->defs[i];
+        struct grammar *alone = NULL;
+        skua_error why;
+        if (def->regex && grammar_from_regex(def->regex, strlen(def->regex), &alone, &why) == err->code) {
+            error_set(err, why.code, "tool \"%.80s\": %s", def->name, why.message);
+            return;
+        }
+        grammar_release(alone);
+    }
 }
 
 int call_grammar_compile(const void *call_grammar, struct strbuf *warnings, struct grammar **out, skua_error *err)
@@ -226,8 +245,8 @@ int call_grammar_compile(const void *call_grammar, struct strbuf *warnings, stru
     for (size_t i = 0; i < c->tools->n; i++) {
         const struct tool_def *def = &c->tools->defs[i];
         grammar_expr body = literal(b, "\n"); /* bound with the name: in one token with ">" it is what models are trained to write */
-        if (def->strict || c->whole) {
-            grammar_expr parameters = def->custom   ? custom_parameters(b, text)
+        if (def->strict || def->regex || c->whole) {
+            grammar_expr parameters = def->custom   ? custom_parameters(b, def, text)
                                       : def->strict ? strict_parameters(b, def, strict_text, warnings)
                                                     : free_parameters(b, def, text);
             grammar_expr parts[] = {literal(b, "\n"), parameters, literal(b, "</function>\n</tool_call>")};
@@ -238,5 +257,7 @@ int call_grammar_compile(const void *call_grammar, struct strbuf *warnings, stru
     }
     int rc = grammar_builder_finish(b, grammar_seq2(b, literal(b, "\n<function="), calls), out, err);
     grammar_builder_free(b);
+    if (rc == SKUA_EARG || rc == SKUA_EUNSUPPORTED || rc == SKUA_ELIMIT)
+        name_regex(c->tools, err);
     return rc;
 }

@@ -181,9 +181,9 @@ static int parse_messages(const struct api_env *env, struct api_request *r, stru
 static int parse_tool(struct api_request *r, json_t *tool, const struct api_path *at, bool legacy, struct api_error *e)
 {
     static const char *const types[] = {"function", "custom"};
-    json_t *inner = tool, *parameters = NULL, *format = NULL;
+    json_t *inner = tool, *parameters = NULL, *text = NULL;
     struct api_path inside = *at;
-    const char *name = NULL, *description = NULL;
+    const char *name = NULL, *description = NULL, *regex = NULL;
     bool strict = false;
     int type = 0;
     if (!json_is_object(tool))
@@ -204,20 +204,19 @@ static int parse_tool(struct api_request *r, json_t *tool, const struct api_path
     }
     if (need_name(inner, &inside, &name, e) || api_get_string(inner, &inside, "description", &description, e) ||
         api_get_bool(inner, &inside, "strict", &strict, e) ||
-        api_get_object(inner, &inside, type ? "format" : "parameters", &parameters, e))
+        (type == 0 && api_get_object(inner, &inside, "parameters", &parameters, e)) ||
+        (type == 1 && api_tool_format(r, inner, &inside, "grammar", &regex, &text, e)))
         return -1;
-    if (type == 1) {
-        format = parameters;
-        parameters = NULL;
-        if (format && !json_is_string(api_field(format, "type")))
-            return api_fail_missing(e, API_KEY(API_KEY(&inside, "format"), "type"), "\"text\" or \"grammar\"");
-    }
     json_t *shown = tool;
     if (type || legacy)
-        shown = api_tool_template(name, api_field(inner, "description"), legacy ? parameters : NULL);
+        shown = api_tool_template(name, type ? text : api_field(inner, "description"), legacy ? parameters : NULL);
     else
         json_incref(tool);
-    return api_tool_add(r, &inside, name, type == 1, strict, parameters, shown, e);
+    json_decref(text);
+    if (api_tool_add(r, &inside, name, type == 1, strict, parameters, shown, e))
+        return -1;
+    r->tools[r->n_tools - 1].regex = regex;
+    return 0;
 }
 
 static int parse_tools(struct api_request *r, struct api_error *e)

@@ -31,6 +31,11 @@ int api_tool_add(struct api_request *r, const struct api_path *at, const char *n
                  json_t *template_tool, struct api_error *e);
 /* The template's object of a tool with a name, a description (NULL: none) and parameters (NULL: one string named "input"). NULL: memory. */
 json_t *api_tool_template(const char *name, const json_t *description, const json_t *parameters);
+/* What a custom tool takes: {"type": "text"} or {"type": "grammar", "syntax", "definition"} in its "format"; the latter two in an object of
+   that with the name inner, if not NULL. A regular expression is enforced (*regex, borrowed); a Lark grammar is told to the model, with a
+   warning. *description: what the model is told (owned; NULL: nothing). */
+int api_tool_format(struct api_request *r, const json_t *tool, const struct api_path *at, const char *inner, const char **regex,
+                    json_t **description, struct api_error *e);
 const struct api_tool *api_tool_find(const struct api_request *r, const char *name);
 /* Allow a tool by name; unknown ones are errors at that place. Then only allowed ones may be called. */
 int api_tool_allow(struct api_request *r, const struct api_path *at, const json_t *name, struct api_error *e);

@@ -62,39 +62,15 @@ static int add_function(struct api_request *r, const struct tool_place *place, c
     return add_tool(r, place, name, false, strict, parameters, NULL, template_tool, e);
 }
 
-/* What the description of a custom tool with a grammar says to the model. NULL: out of memory. */
-static json_t *with_grammar(const char *description, const char *syntax, const char *definition)
-{
-    return json_sprintf("%s%sThe input must match this %s:\n%s", description ? description : "", description ? "\n\n" : "",
-                        syntax, definition);
-}
-
-/* A regular expression is enforced; a Lark grammar is told to the model. */
 static int add_custom(struct api_request *r, const struct tool_place *place, const json_t *tool, struct api_error *e)
 {
-    static const char *const types[] = {"text", "grammar"}, *const syntaxes[] = {"lark", "regex"};
-    const struct api_path *format_at = API_KEY(place->at, "format");
-    const char *name = NULL, *description = NULL, *definition = NULL;
-    json_t *format = NULL;
-    int type = 0, syntax = -1;
-    if (tool_name(tool, place->at, &name, e) || api_get_string(tool, place->at, "description", &description, e) ||
-        api_get_object(tool, place->at, "format", &format, e) || api_get_choice(format, format_at, "type", types, 2, &type, e))
+    const char *name = NULL, *regex = NULL;
+    json_t *text = NULL;
+    if (tool_name(tool, place->at, &name, e) || api_tool_format(r, tool, place->at, NULL, &regex, &text, e))
         return -1;
-    if (type == 1) {
-        if (api_get_choice(format, format_at, "syntax", syntaxes, 2, &syntax, e) ||
-            api_get_string(format, format_at, "definition", &definition, e))
-            return -1;
-        if (syntax < 0 || !definition)
-            return api_fail_missing(e, API_KEY(format_at, syntax < 0 ? "syntax" : "definition"),
-                                    syntax < 0 ? "\"lark\" or \"regex\"" : "the grammar (a string)");
-        if (syntax == 0)
-            api_warn(r, "tool \"%.80s\": its Lark grammar is told to the model, but not enforced", name);
-    }
-    json_t *text = definition ? with_grammar(description, syntax == 0 ? "Lark grammar" : "regular expression", definition)
-                              : json_incref(api_field(tool, "description"));
-    json_t *template_tool = text || !definition ? api_tool_template(name, text, NULL) : NULL;
+    json_t *template_tool = api_tool_template(name, text, NULL);
     json_decref(text);
-    return add_tool(r, place, name, true, false, NULL, syntax == 1 ? definition : NULL, template_tool, e);
+    return add_tool(r, place, name, true, false, NULL, regex, template_tool, e);
 }
 
 static int add_local_shell(struct api_request *r, const struct tool_place *place, struct api_error *e)

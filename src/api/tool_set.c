@@ -137,7 +137,7 @@ int tool_set_init(struct tool_set *s, const struct api_request *r, skua_error *e
         if (!allowed(r, t->name))
             continue;
         struct tool_def *def = &s->defs[s->n++];
-        *def = (struct tool_def){t->name, strlen(t->name), t->custom, t->strict && !t->custom, t->parameters, NULL, 0};
+        *def = (struct tool_def){t->name, strlen(t->name), t->custom, t->strict && !t->custom, t->regex, t->parameters, NULL, 0};
         int rc = t->custom ? 0 : add_keys(def, err);
         if (rc) {
             tool_set_free(s);

@@ -29,6 +29,7 @@ struct tool_def {
     const char *name;
     size_t n;
     bool custom, strict;
+    const char *regex;        /* that the input of a custom tool matches; NULL: any text */
     const json_t *parameters; /* NULL: none */
     struct tool_key *keys;    /* [n_keys], in the schema's order */
     size_t n_keys;

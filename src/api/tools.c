@@ -96,6 +96,42 @@ json_t *api_tool_template(const char *name, const json_t *description, const jso
     return tool;
 }
 
+int api_tool_format(struct api_request *r, const json_t *tool, const struct api_path *at, const char *inner, const char **regex,
+                    json_t **description, struct api_error *e)
+{
+    static const char *const types[] = {"text", "grammar"}, *const syntaxes[] = {"lark", "regex"};
+    const struct api_path format_at = {at, "format", 0}, inner_at = {&format_at, inner, 0}, *grammar_at = inner ? &inner_at : &format_at;
+    const char *text = NULL, *definition = NULL;
+    json_t *format = NULL, *grammar;
+    int type = 0, syntax = -1;
+    if (api_get_string(tool, at, "description", &text, e) || api_get_object(tool, at, "format", &format, e) ||
+        api_get_choice(format, &format_at, "type", types, 2, &type, e))
+        return -1;
+    if (type == 0) {
+        *description = json_incref(api_field(tool, "description"));
+        return 0;
+    }
+    grammar = inner ? NULL : format;
+    if (inner && api_get_object(format, &format_at, inner, &grammar, e))
+        return -1;
+    if (!grammar)
+        return api_fail_missing(e, grammar_at, "an object with syntax and definition");
+    if (api_get_choice(grammar, grammar_at, "syntax", syntaxes, 2, &syntax, e) ||
+        api_get_string(grammar, grammar_at, "definition", &definition, e))
+        return -1;
+    if (syntax < 0 || !definition)
+        return api_fail_missing(e, API_KEY(grammar_at, syntax < 0 ? "syntax" : "definition"),
+                                syntax < 0 ? "\"lark\" or \"regex\"" : "the grammar (a string)");
+    if (syntax == 0)
+        api_warn(r, "tool \"%.80s\": its Lark grammar is told to the model, but not enforced",
+                 json_string_value(api_field(tool, "name")));
+    else
+        *regex = definition;
+    *description = json_sprintf("%s%sThe input must match this %s:\n%s", text ? text : "", text ? "\n\n" : "",
+                                syntax == 0 ? "Lark grammar" : "regular expression", definition);
+    return *description ? 0 : api_fail_nomem(e);
+}
+
 const struct api_tool *api_tool_find(const struct api_request *r, const char *name)
 {
     for (size_t i = 0; i < r->n_tools; i++)

@@ -182,7 +182,6 @@ static int plain_option(struct run_options *o, int c, const char *arg, skua_erro
     }
 }
 
-/* 0, 1 (help was printed), or an error. */
 /* A model file in place of the prompt: what other programs take there. */
 static bool names_model(const char *prompt)
 {
@@ -190,6 +189,7 @@ static bool names_model(const char *prompt)
     return n > 5 && !strcmp(prompt + n - 5, ".gguf") && !access(prompt, F_OK);
 }
 
+/* 0, 1 (help was printed), or an error. */
 static int parse(int argc, char **argv, struct run_options *o, skua_error *err)
 {
     int c, rc = 0;

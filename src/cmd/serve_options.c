@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -308,6 +309,9 @@ bool serve_host_is_loopback(const char *host)
 
 static int check(const struct serve_options *o, skua_error *err)
 {
+    struct stat st;
+    if (o->slot_save_path && (stat(o->slot_save_path, &st) || !S_ISDIR(st.st_mode)))
+        return error_set(err, SKUA_EARG, "--slot-save-path is '%s'; expected a folder that is there", o->slot_save_path);
     if (!serve_host_is_loopback(o->host) && !o->keys.n && !o->allow_unauthenticated)
         return error_set(err, SKUA_EARG,
                          "--host %s is reachable from other machines; expected --api-key, --api-key-file, "

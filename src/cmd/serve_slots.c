@@ -224,7 +224,9 @@ static void flush(struct order *o, skua_session **session)
     if (s->cache)
         prefix_cache_flush(s->cache);
     if (s->replay_path && replay_save(s->replay, s->replay_path, &err)) {
-        fail_with(o->call, &err);
+        struct api_error e; /* the server's folder, which no client has named */
+        api_error_set(&e, 503, "cache_not_written", NULL, "%s", err.message);
+        serve_fail(o->call, &e);
         return;
     }
     strbuf_printf(&b, "{\"flushed\":%s}", s->cache && s->opt.cache_disk ? "true" : "false");
@@ -257,6 +259,20 @@ static bool action_is(struct serve_call *c, const char *name)
     return false;
 }
 
+static bool has_control(const char *s)
+{
+    while (*s && (unsigned char)*s >= ' ' && *s != 0x7F)
+        s++;
+    return *s != '\0';
+}
+
+/* A link leads out of the folder, where a client has nothing to read or write. */
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
 /* The file that the body names, inside the folder of --slot-save-path. 0, or -1 with the call failed. */
 static int name_file(struct serve_call *c, struct order *o)
 {
@@ -275,15 +291,19 @@ static int name_file(struct serve_call *c, struct order *o)
     else if (!name)
         api_error_set(&e, 400, "invalid_type", "filename", "filename: expected a string");
     else if (!*name || *name == '.' || strpbrk(name, "/\\") || strstr(name, "..") || strlen(name) >= sizeof o->name
-             || strlen(name) != json_string_length(value))
+             || strlen(name) != json_string_length(value) || has_control(name))
         api_error_set(&e, 400, "invalid_value", "filename",
-                      "filename is \"%.80s\"; expected a plain name: no separators, no \"..\", no dot at its beginning", name);
+                      "filename is \"%.80s\"; expected a plain name: no separators, no \"..\", no dot at its beginning, "
+                      "no control characters", name);
     if (!e.status) {
         snprintf(o->name, sizeof o->name, "%s", name);
         strbuf_printf(&path, "%s/%s", folder, name);
         o->path = strbuf_take(&path, NULL);
         if (!o->path)
             api_error_set(&e, 503, "out_of_memory", NULL, "out of memory for a file name");
+        else if (is_link(o->path))
+            api_error_set(&e, 400, "invalid_value", "filename", "filename is \"%.80s\", a link; expected the name of a plain file",
+                          name);
     }
     json_decref(body);
     if (e.status)

@@ -1,6 +1,7 @@
 """Conversations: what is read again and what is not, also after a restart and a kill; every answer as a cold server gives it."""
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -114,6 +115,28 @@ def structured(s, t):
         t.equal(f"a {field} that is none is refused by its name", (status, a["error"]["param"]), (400, field))
 
 
+def custom_tools(s, t):
+    """The regular expression of a custom tool binds its input; one that cannot be enforced is refused by the tool's name."""
+    def ask(definition, seed):
+        chat = {"type": "grammar", "grammar": {"syntax": "regex", "definition": definition}}
+        flat = {"type": "grammar", "syntax": "regex", "definition": definition}
+        return (s.post("/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "Go."}], "tools": [{"type": "custom", "custom": {"name": "p", "format": chat}}],
+            "tool_choice": "required", "enable_thinking": False, "max_tokens": 120, "seed": seed}),
+                s.post("/v1/responses", {
+            "input": "Go.", "tools": [{"type": "custom", "name": "p", "format": flat}], "tool_choice": "required",
+            "reasoning": {"effort": "none"}, "max_output_tokens": 120, "seed": seed}))
+
+    pattern = "[a-z]{3}\n[0-9]{1,4}"
+    for seed in range(3):
+        (_, chat), (_, responses) = ask(pattern, seed)
+        inputs = [c["custom"]["input"] for c in chat["choices"][0]["message"].get("tool_calls", [])]
+        inputs += [c["input"] for c in responses["output"] if c["type"] == "custom_tool_call"]
+        t.check("input of a custom tool", len(inputs) >= 2 and all(re.fullmatch(pattern, i) for i in inputs), inputs)
+    for status, answer in ask("a(?=b)", 1) + ask("(a", 1):
+        t.check("an expression that is refused", status == 400 and 'tool "p": ' in answer["error"]["message"], answer)
+
+
 def main():
     t = Checks()
     folder = tempfile.mkdtemp()
@@ -126,6 +149,7 @@ def main():
             messages_usage(s, t)
             tool_loop(s, t)
             structured(s, t)
+            custom_tools(s, t)
         t.check("remembered calls are saved", os.path.exists(folder + "/calls.replay"))
         with Server(t, *options) as s:  # what a stopped server has left
             messages.append({"role": "user", "content": "Thanks."})

@@ -1,6 +1,7 @@
 """Who may ask, how many, and for how long: keys, hosts, origins, the queue, deadlines; what may be switched on; wrong options."""
 import json
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -119,9 +120,19 @@ def switches(t):
         status, restored = s.post(f"/slots/{i}?action=restore", {"filename": "a.bin"})
         t.equal("restore", (status, restored.get("n_restored")), (200, saved["n_saved"]))
         t.equal("answer after it", s.post("/v1/chat/completions", body)[1]["choices"][0]["message"], answer)
-        for name in ("../a", "a/b", "..", ".hidden", "", "x\\y", "a\0b", 7, None):
+        for name in ("../a", "a/b", "..", ".hidden", "", "x\\y", "a\0b", "a\nb", "a\x7f", 7, None):
             t.equal(f"file name {name!r}", s.post("/slots/0?action=save", {"filename": name})[0], 400)
         t.equal("only that file", os.listdir(d), ["a.bin"])
+        with tempfile.TemporaryDirectory() as outside:  # links lead out of the folder
+            shutil.copy(d + "/a.bin", outside + "/there")
+            for name in ("there", "nowhere"):
+                os.symlink(f"{outside}/{name}", d + "/link")
+                for action in ("save", "restore"):
+                    status, a = s.post(f"/slots/0?action={action}", {"filename": "link"})
+                    t.check(f"{action} by a link", status == 400 and "link" in a["error"]["message"], a)
+                os.unlink(d + "/link")
+            with open(d + "/a.bin", "rb") as f, open(outside + "/there", "rb") as g:
+                t.check("nothing is written by a link", f.read() == g.read() and os.listdir(outside) == ["there"])
         with open(d + "/bad", "wb") as f:
             f.write(b"no session")
         t.equal("no session file", s.post("/slots/0?action=restore", {"filename": "bad"})[0], 400)
@@ -131,6 +142,18 @@ def switches(t):
     with Server(t, "--ctx", "512") as s:
         t.equal("props are fixed", s.post("/props", {"temperature": 0})[0], 403)
         t.equal("no folder for slots", s.post("/slots/0?action=save", {"filename": "a"})[0], 400)
+
+
+def vanished(t):
+    """A cache folder that goes away while the server runs costs no answer, and is no client's error."""
+    d = tempfile.mkdtemp()
+    with Server(t, "--cache-disk", d) as s:
+        body = chat("What is the capital of France?", max_tokens=9)
+        answer = s.post("/v1/chat/completions", body)[1]["choices"][0]["message"]
+        until(lambda: not shutil.rmtree(d, ignore_errors=True) and not os.path.exists(d), "the folder's end")
+        status, a = s.post("/cache/flush", {})
+        t.equal("nothing to write to", (status, a["error"]["code"], a["error"]["param"]), (503, "cache_not_written", None))
+        t.equal("the same answer", s.post("/v1/chat/completions", body)[1]["choices"][0]["message"], answer)
 
 
 def network(t):
@@ -154,7 +177,8 @@ def options(t):
     for args, words in ((["--port", "70000"], "--port"), (["--host", "0.0.0.0"], "--allow-unauthenticated"), (["--queue", "x"], "--queue"),
                         (["--thinking", "maybe"], "expected auto, on or off"), (["--chat-keepalive", "x"], "comment"), (["extra"], "extra"),
                         (["--nothing"], "--nothing"), (["--cors", "example.com"], "--cors"), (["--api-key", "a b"], "blank"),
-                        (["--temp", "3"], "--temp"), (["--draft-sampling", "rejection"], "compare"), (["--api-key-file", "/dev/null"], "key")):
+                        (["--temp", "3"], "--temp"), (["--draft-sampling", "rejection"], "compare"), (["--api-key-file", "/dev/null"], "key"),
+                        (["--slot-save-path", "/dev/null"], "folder"), (["--slot-save-path", ""], "folder")):
         r = subprocess.run([SKUA, "serve", "-m", MODEL, *args], capture_output=True, text=True, timeout=60)
         t.check(" ".join(args), r.returncode == 2 and words in r.stderr and r.stderr.count("\n") == 1 and not r.stdout, (r.returncode, r.stderr))
     r = subprocess.run([SKUA, "serve", "--port", "0", "-m", "missing.gguf"], capture_output=True, text=True, timeout=60)
@@ -165,7 +189,7 @@ def options(t):
 
 def main():
     t = Checks()
-    for part in (options, keys, origins, queue, switches, network):
+    for part in (options, keys, origins, queue, switches, vanished, network):
         try:
             part(t)
         except Exception as e:  # the others are to be tried all the same

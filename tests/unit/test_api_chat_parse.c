@@ -57,6 +57,10 @@ static const struct good_body good[] = {
      "'required':['input']}}}]", " choice=auto tool=c:custom"},
     {__LINE__, "{" USER ",'functions':[{'name':'g','parameters':{}}],'function_call':{'name':'g'}}", HI,
      "[{'type':'function','function':{'name':'g','parameters':{}}}]", " choice=required allow=g tool=g={}"},
+    {__LINE__, "{" USER ",'tools':[{'type':'custom','custom':{'name':'c','format':{'type':'grammar','grammar':{'syntax':'regex',"
+     "'definition':'[0-9]+'}}}}]}", HI,
+     "[{'type':'function','function':{'name':'c','description':'The input must match this regular expression:\\n[0-9]+','parameters':"
+     "{'type':'object','properties':{'input':{'type':'string'}},'required':['input']}}}]", " choice=auto tool=c:custom:[0-9]+"},
     {__LINE__, "{" USER ",'response_format':{'type':'json_object'}}", HI, "", " structure=object"},
     {__LINE__, "{" USER ",'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':true,"
            "'schema':{'type':'string'}}}}", HI, "",
@@ -157,6 +161,8 @@ static const struct bad_body bad[] = {
         "tool_choice: expected 'none', 'auto', 'required' or an object, got 'maybe'"),
     BAD("{" USER ",'tools':[" TOOL "],'tool_choice':{'type':'function','function':{'name':'g'}}}", "invalid_value",
         "tool_choice.function.name", "tool_choice.function.name: expected the name of one of the tools, got 'g'"),
+    BAD("{" USER ",'tools':[{'type':'custom','custom':{'name':'c','format':{'type':'grammar'}}}]}", "missing_required_parameter",
+        "tools[0].custom.format.grammar", "tools[0].custom.format.grammar: missing; expected an object with syntax and definition"),
     BAD("{" USER ",'response_format':{'type':'json_schema'}}", "missing_required_parameter", "response_format.json_schema",
         "response_format.json_schema: missing; expected an object with a schema"),
     BAD("{" USER ",'response_format':{'type':'json_object'},'grammar':'root ::= x'}", "invalid_value", "grammar",
