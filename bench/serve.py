@@ -3,9 +3,10 @@
 
     bench/serve.py MODEL.gguf [TURNS]       (from the project root; SKUA: the program)
 
-Each turn: `skua bench --tg` (decode steps without a server), one stream, four streams at once; greedy, 128 tokens behind 64. Printed are
-medians over the turns: ms per token, the server's share of a stream's token over the plain step (bar of the 0.8B shape: 3 %), and the
-tokens per second of four streams over those of one (bar of the 4B shape: 2.75)."""
+Each turn: `skua bench --tg` (decode steps without a server), an answer that is sent whole, one stream, four streams at once; greedy, 128
+tokens behind 64. Printed are medians over the turns: ms per token, what they are over the plain step (bar of the 0.8B shape: 3 %; a stream's
+share has this client's work on the same cores in it, an answer sent whole has not), and the tokens per second of four streams over those of
+one (bar of the 4B shape: 2.75)."""
 import http.client
 import json
 import os
@@ -33,7 +34,7 @@ class Stream(threading.Thread):
     def __init__(self, port, model, seed):
         super().__init__()
         prompt = [(1000 + 37 * seed + 11 * i) % 8000 for i in range(N_PROMPT)]
-        self.body = json.dumps({"model": model, "prompt": prompt, "max_tokens": N_TOKENS, "temperature": 0, "ignore_eos": True, "stream": True,
+        self.body = json.dumps({"model": model, "prompt": prompt, "max_tokens": N_TOKENS, "temperature": 0, "stream": True,
                                 "cache_prompt": False, "stream_options": {"include_usage": True, "continuous_usage_stats": True}})
         self.connection = http.client.HTTPConnection("127.0.0.1", port)
         self.seen = []
@@ -45,9 +46,20 @@ class Stream(threading.Thread):
             sys.exit(f"status {answer.status}: {answer.read().decode()}")
         for line in answer:
             if line.startswith(b"data: {"):
-                now = time.perf_counter()
-                self.seen.append((now, json.loads(line[6:])["usage"]["completion_tokens"]))
+                self.seen.append((time.perf_counter(), line))
         self.connection.close()
+        self.seen = [(t, json.loads(line[6:])["usage"]["completion_tokens"]) for t, line in self.seen]
+
+
+def whole(port, model):
+    """ms per token of an answer that nobody hears of before its end."""
+    s = Stream(port, model, 0)
+    body = {**json.loads(s.body), "stream": False}
+    del body["stream_options"]
+    s.connection.request("POST", "/v1/completions", json.dumps(body))
+    answer = json.loads(s.connection.getresponse().read())
+    s.connection.close()
+    return answer["timings"]["predicted_per_token_ms"]
 
 
 def streams(port, model, n):
@@ -80,15 +92,16 @@ def main():
         sys.exit("the server did not start")
     try:
         streams(port, model, 1)
-        rows = [(plain(model), streams(port, model, 1), streams(port, model, N_STREAMS)) for _ in range(turns)]
+        rows = [(plain(model), streams(port, model, 1), streams(port, model, N_STREAMS), whole(port, model)) for _ in range(turns)]
     finally:
         server.terminate()
         server.wait()
     step = statistics.median(r[0] for r in rows)
     one = statistics.median(1e3 / r[1] for r in rows)
     added = statistics.median(1e3 / r[1] / r[0] - 1 for r in rows)
+    quiet = statistics.median(r[3] / r[0] - 1 for r in rows)
     together = statistics.median(r[2] / r[1] for r in rows)
-    print(f"{model}: plain step {step:.2f} ms; one stream {one:.2f} ms a token, {100 * added:+.1f} % of a step; "
+    print(f"{model}: plain step {step:.2f} ms; a token of a whole answer {100 * quiet:+.1f} %, of a stream {100 * added:+.1f} % ({one:.2f} ms); "
           f"{N_STREAMS} streams {statistics.median(r[2] for r in rows):.1f} t/s, {together:.2f} times one")
 
 
