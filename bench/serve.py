@@ -29,7 +29,7 @@ def plain(model):
 
 
 class Stream(threading.Thread):
-    """One answer; first and last: when its tokens came, n: how many came between."""
+    """One answer; seen: when each chunk came, and how many tokens there were then."""
 
     def __init__(self, port, model, seed):
         super().__init__()

@@ -51,7 +51,7 @@ struct replay {
     struct call *oldest, *newest;
     int journal;             /* -1: none */
     size_t journal_bytes;    /* of whole calls in it; more may follow after a failure */
-    bool journal_failed;     /* nothing is written until it is emptied */
+    bool journal_failed;     /* nothing is written until the next save */
     struct call *chains[]; /* [mask + 1] */
 };
 
@@ -164,29 +164,15 @@ static uint64_t call_sum(const struct call_head *head, const char *body)
     return XXH3_64bits_withSeed(body, body_bytes(head), XXH3_64bits_withSeed(head, sizeof *head, VERSION));
 }
 
-static bool append(int fd, const void *p, size_t n)
-{
-    for (const char *at = p; n;) {
-        const ssize_t k = fault_io() ? -1 : write(fd, at, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return false;
-        at += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
 /* With the lock: calls stand in the order in which they came. */
 static void journal_append(struct replay *r, const struct call *c)
 {
-    const size_t body = body_bytes(&c->head);
-    const uint64_t sum = call_sum(&c->head, c->bytes);
     if (r->journal < 0 || r->journal_failed)
         return;
-    r->journal_failed = r->journal_bytes + body > REPLAY_BYTES || !append(r->journal, &c->head, sizeof c->head) ||
-                        !append(r->journal, c->bytes, body) || !append(r->journal, &sum, sizeof sum);
+    const size_t body = body_bytes(&c->head);
+    const uint64_t sum = call_sum(&c->head, c->bytes);
+    r->journal_failed = r->journal_bytes + body > REPLAY_BYTES || !file_write_all(r->journal, &c->head, sizeof c->head) ||
+                        !file_write_all(r->journal, c->bytes, body) || !file_write_all(r->journal, &sum, sizeof sum);
     if (!r->journal_failed)
         r->journal_bytes += sizeof c->head + body + sizeof sum;
 }
@@ -313,9 +299,10 @@ int replay_save(struct replay *r, const char *path, skua_error *err)
     pthread_mutex_lock(&r->lock);
     for (size_t i = 0; i < n; i++)
         drop(calls[i]);
-    /* Calls that came meanwhile keep it as it is: what it holds twice does no harm. */
-    if (!rc && r->journal >= 0 && (r->journal_bytes == journaled || r->journal_failed) && !ftruncate(r->journal, 0)) {
-        r->journal_bytes = 0;
+    /* With calls that came meanwhile all whole ones stay: what both files hold does no harm. */
+    const size_t left = r->journal_bytes == journaled ? 0 : r->journal_bytes;
+    if (!rc && r->journal >= 0 && !ftruncate(r->journal, (off_t)left)) {
+        r->journal_bytes = left;
         r->journal_failed = false;
     }
     pthread_mutex_unlock(&r->lock);

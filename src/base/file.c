@@ -176,17 +176,25 @@ int file_writer_open(struct file_writer *w, const char *path, skua_error *err)
     return 0;
 }
 
+bool file_write_all(int fd, const void *p, size_t n)
+{
+    const char *at = p;
+    while (n) {
+        const ssize_t k = fault_io() ? -1 : write(fd, at, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return false;
+        at += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
 static int flush(struct file_writer *w, skua_error *err)
 {
-    size_t done = 0;
-    while (done < w->used) {
-        ssize_t n = fault_io() ? -1 : write(w->fd, w->buffer + done, w->used - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return io_error(err, w->path, "write");
-        done += (size_t)n;
-    }
+    if (!file_write_all(w->fd, w->buffer, w->used))
+        return io_error(err, w->path, "write");
     w->used = 0;
     return 0;
 }

@@ -22,6 +22,9 @@ void file_map_close(struct file_map *m); /* zeroed maps allowed */
    At most max_bytes, else SKUA_ELIMIT. */
 int file_read_all(const char *path, size_t max_bytes, char **data, size_t *size, skua_error *err);
 
+/* All n bytes, however many calls it takes; false: errno says why, and some may be written. */
+bool file_write_all(int fd, const void *p, size_t n);
+
 /* Do both paths lead to one file that is there? */
 bool file_is_same(const char *a, const char *b);
 

@@ -22,8 +22,8 @@ static size_t ram_used(const struct prefix_cache *c) { return c->kept_bytes + c-
 static void publish(struct prefix_cache *c)
 {
     struct prefix_cache_stats s = c->stats;
-    c->changes++;
     const size_t page = config_kv_page_bytes(&c->engine->config, c->engine->kv_type);
+    c->changes++;
     s.ram_bytes = (int64_t)ram_used(c);
     s.index_bytes = (int64_t)c->tree.bytes;
     s.kv_tokens_shared = page ? (int64_t)((c->keepers.model.bytes - c->keepers.model.idle) / page * KV_PAGE_ROWS) : 0;

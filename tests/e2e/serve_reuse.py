@@ -1,4 +1,4 @@
-"""What a conversation finds again of its earlier turns: a scripted agent of 20 turns on three APIs, with thinking off, with thinking on, and
+"""What a conversation finds again of its earlier turns: a scripted agent of 8 turns (SERVE_REUSE_FULL=1: 20) on three APIs, with thinking off, with thinking on, and
 in a loop of tool calls whose client returns the thinking; what people do with the last turn; the same after kill -9, from files. Every
 answer is compared with one that nothing was reused for."""
 import copy

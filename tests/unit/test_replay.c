@@ -123,7 +123,6 @@ static void test_files(void **state)
     replay_free(r);
 }
 
-/* Every allocation and every file operation fails once: reported, nothing is left behind, and what was there stays. */
 static struct replay *journaled(const char *path)
 {
     struct replay *r = NULL;
@@ -200,6 +199,7 @@ static void test_journal(void **state)
     replay_free(r);
 }
 
+/* Every allocation and every file operation fails once: reported, nothing is left behind, and what was there stays. */
 static void test_faults(void **state)
 {
     const char *path = support_temp("faulty");
