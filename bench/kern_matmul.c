@@ -1,4 +1,5 @@
-/* Speed of MATMUL on one thread: for each weight type, tier and number of input rows, GB/s of weights read and GMAC/s.
+/* Speed of MATMUL on one thread: for each weight type, tier, layout (as files have it, and tiled) and number of input rows, GB/s of
+   weights read and GMAC/s.
      make bench && build/bench/kern_matmul [n_in n_out [tier|all [type|all [MB]]]]
    Copies of the matrix are used in turn, together about MB = 1000 megabytes, so that the weights of few rows come from memory and not
    from a cache. Each figure is the best of three measurements of at least 0.15 s, in CPU time of the thread. */
@@ -11,6 +12,7 @@
 #include "base/rng.h"
 #include "kern/kern.h"
 #include "kern/ref/kern_ref.h"
+#include "kern/tile.h"
 #include "quant/half.h"
 #include "quant/type.h"
 
@@ -70,7 +72,7 @@ static double measure(const struct kern_table *t, struct op_matmul *op, size_t m
         for (int calls = 1; now - start < 150000000; calls *= 2) { /* reading the clock takes as long as a small product */
             for (int i = 0; i < calls; i++, runs++) {
                 copy = (copy + 1) % n_copies;
-                op->w.data.offset = (size_t)copy * matrix_bytes;
+                op->w.data.offset = op->w.tiles.offset = (size_t)copy * matrix_bytes;
                 t->matmul(op, NULL, 0, op->w.n_out);
             }
             now = cpu_ns();
@@ -81,6 +83,19 @@ static double measure(const struct kern_table *t, struct op_matmul *op, size_t m
     return best;
 }
 
+/* A line: all numbers of rows. */
+static void bench_rows(const struct kern_table *t, const char *layout, struct op_matmul *op, size_t bytes, int n_copies)
+{
+    printf("%-7s %-11s %-5s", qtype_info(op->w.type)->name, t->name, layout);
+    for (size_t i = 0; i < N_COUNTS; i++) {
+        op->n_rows = row_counts[i];
+        double s = measure(t, op, bytes, n_copies);
+        printf(" %6.2f/%-5.1f", (double)bytes / s * 1e-9, (double)op->w.n_in * op->w.n_out * op->n_rows / s * 1e-9);
+        fflush(stdout);
+    }
+    printf("\n");
+}
+
 static int bench_type(const struct weight_type *t, int n_in, int n_out, const char *only_tier, double total_bytes)
 {
     uint32_t type = t->id;
@@ -88,11 +103,12 @@ static int bench_type(const struct weight_type *t, int n_in, int n_out, const ch
     int n_copies = 1 + (int)(total_bytes / (double)bytes);
     enum kern_act kind = (enum kern_act)kern_act_kind(&kern_scalar, type);
     struct kern_buf w = {mem_aligned(64, bytes * (size_t)n_copies), 0};
+    struct kern_buf tiles = {mem_aligned(64, bytes * (size_t)n_copies), 0};
     struct kern_buf x = {mem_aligned(64, (size_t)MAX_ROWS * (size_t)n_in * sizeof(float)), 0};
     struct kern_buf q = {mem_aligned(64, (size_t)MAX_ROWS * kern_act_bytes(kind, n_in)), 0};
     struct kern_buf y = {mem_aligned(64, (size_t)MAX_ROWS * (size_t)n_out * sizeof(float)), 0};
     int status = 1;
-    if (!w.host || !x.host || !q.host || !y.host)
+    if (!w.host || !tiles.host || !x.host || !q.host || !y.host)
         goto out;
     for (int i = 0; i < n_copies; i++)
         fill(t, (uint8_t *)w.host + bytes * (size_t)i, bytes);
@@ -106,23 +122,23 @@ static int bench_type(const struct weight_type *t, int n_in, int n_out, const ch
     for (const char *const *tier = kern_tiers(); *tier; tier++) {
         if (only_tier ? strcmp(*tier, only_tier) != 0 : strcmp(*tier, "scalar") == 0)
             continue;
-        printf("%-7s %-11s", qtype_info(type)->name, *tier);
-        for (size_t i = 0; i < N_COUNTS; i++) {
-            struct op_matmul op = {.w = {.data = {&w, 0}, .type = type, .n_in = n_in, .n_out = n_out, .n_expert = 1},
-                                   .x = {kind == KERN_ACT_F32 ? &x : &q, 0},
-                                   .y = {&y, 0},
-                                   .x_stride = n_in,
-                                   .y_stride = n_out,
-                                   .n_rows = row_counts[i]};
-            double s = measure(kern_select(*tier), &op, bytes, n_copies);
-            printf(" %6.2f/%-5.1f", (double)bytes / s * 1e-9, (double)n_in * n_out * row_counts[i] / s * 1e-9);
-            fflush(stdout);
+        const struct kern_table *table = kern_select(*tier);
+        struct op_matmul op = {.w = {.data = {&w, 0}, .type = type, .n_in = n_in, .n_out = n_out, .n_expert = 1},
+                               .x = {kind == KERN_ACT_F32 ? &x : &q, 0}, .y = {&y, 0}, .x_stride = n_in, .y_stride = n_out};
+        bench_rows(table, "", &op, bytes, n_copies);
+        if (!kern_tile_fits(table, type, n_out))
+            continue;
+        for (int i = 0; i < n_copies; i++) {
+            op.w.data.offset = bytes * (size_t)i;
+            kern_tile_rows(table, &op.w, (uint8_t *)tiles.host + op.w.data.offset, 0, n_out / table->tile_rows);
         }
-        printf("\n");
+        op.w.tiles.buf = &tiles;
+        bench_rows(table, "tiled", &op, bytes, n_copies);
     }
     status = 0;
 out:
     mem_free(w.host);
+    mem_free(tiles.host);
     mem_free(x.host);
     mem_free(q.host);
     mem_free(y.host);

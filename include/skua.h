@@ -48,6 +48,14 @@ enum skua_precision {
     SKUA_PRECISION_REFERENCE  /* float32 activations, double accumulation, float32 KV cache: slow, for checking */
 };
 
+/* Weights in a layout that this processor multiplies faster, instead of the file's (docs/ARCHITECTURE.md, "Tiles"): the same bits, but
+   memory of the process's own, as much as those matrices have in the file, where mapped pages would be shared and could be dropped. */
+enum skua_repack {
+    SKUA_REPACK_AUTO, /* where it pays, if it takes at most half of the memory that is available */
+    SKUA_REPACK_ON,
+    SKUA_REPACK_OFF
+};
+
 typedef struct skua_engine_params {
     int32_t n_threads;             /* 0: all physical cores that this process may use */
     int32_t n_threads_prefill;     /* for forward passes of more than 16 rows; 0: as many as n_threads */
@@ -55,6 +63,7 @@ typedef struct skua_engine_params {
     const char *cpu_tier;          /* "scalar", "avx2", "avx512", ... NULL: the best one. SKUA_EARG if this CPU lacks it */
     const char *kv_type;           /* "F16" (default, NULL), "F32", "BF16", "Q8_0"; the reference precision always uses F32 */
     int32_t max_rows;              /* rows per forward pass; 0: 512 */
+    enum skua_repack repack;
 } skua_engine_params;
 
 /* Map and check the model, start the threads. params may be NULL. The engine and all its sessions are used by one thread at a
@@ -69,6 +78,7 @@ typedef struct skua_engine_info {
     const char *kernels;            /* the kernel tier in use */
     const char *kv_type;
     int32_t n_threads, n_threads_prefill;
+    size_t repacked_bytes;          /* weights that are kept in another layout than the file's */
     size_t file_bytes, workspace_bytes, state_bytes, kv_page_bytes; /* state and KV page: per session */
     int32_t kv_page_rows;           /* positions per KV page */
     const char *warnings;           /* lines, "" when there is nothing to say */

@@ -66,6 +66,14 @@ void file_map_close(struct file_map *m)
     *m = (struct file_map){0};
 }
 
+void file_map_forget(const struct file_map *m, size_t offset, size_t n)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)m->data + offset;
+    const uintptr_t begin = (first + page - 1) / page * page, end = (first + n) / page * page;
+    if (begin < end)
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* at worst they stay */
+}
+
 int file_read_all(const char *path, size_t max_bytes, char **data, size_t *size, skua_error *err)
 {
     bool is_stdin = strcmp(path, "-") == 0;

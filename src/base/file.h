@@ -18,6 +18,10 @@ struct file_map {
 int  file_map_open(struct file_map *m, const char *path, skua_error *err);
 void file_map_close(struct file_map *m); /* zeroed maps allowed */
 
+/* These bytes of the map are not needed soon: they leave the process's memory (whole pages of them), and are read again from the file, or
+   the system's cache of it, when somebody does look. */
+void file_map_forget(const struct file_map *m, size_t offset, size_t n);
+
 /* Read all of path ("-" is standard input) into new memory, zero-terminated; *data is the caller's (mem_free).
    At most max_bytes, else SKUA_ELIMIT. */
 int file_read_all(const char *path, size_t max_bytes, char **data, size_t *size, skua_error *err);

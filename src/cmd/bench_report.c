@@ -33,6 +33,10 @@ static void header_text(const struct bench *b, struct strbuf *out)
     value_append_escaped(out, model_name(&i), strlen(model_name(&i)));
     strbuf_printf(out, " (%s, %d layers), ", i.arch, i.n_layer);
     value_append_bytes(out, i.file_bytes);
+    if (i.repacked_bytes) {
+        strbuf_puts(out, ", of which repacked ");
+        value_append_bytes(out, i.repacked_bytes);
+    }
     strbuf_printf(out, "\nmachine    %s\nkernels    %s, %d thread%s, KV cache %s\n", cpu, i.kernels, i.n_threads,
                   i.n_threads == 1 ? "" : "s", i.kv_type);
     strbuf_printf(out, "memory     %.2f GB/s read (%s; ", m->way[best] * 1e-9, membw_way_name(best));

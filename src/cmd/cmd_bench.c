@@ -38,6 +38,7 @@ static const char help[] =
     "      --plot FILE.svg      rates by depth, T(w) / T(1) by rows\n"
     "      --kv-type T          KV cache type: F16 (default), F32, BF16, Q8_0\n"
     "      --precision P        auto (default), or reference\n"
+    "      --repack R           weights in memory in a faster layout: auto (default: if half of the available memory holds them), on, off\n"
     "      --buffer N           bytes that are read to measure the memory's bandwidth (default 2g)\n"
     "  -h, --help\n"
     "\n"
@@ -148,7 +149,8 @@ static int parse(int argc, char **argv, struct bench_options *o, skua_error *err
         {"profile", no_argument, NULL, PROFILE}, {"csv", required_argument, NULL, CSV}, {"json", required_argument, NULL, JSON},
         {"plot", required_argument, NULL, PLOT}, {"buffer", required_argument, NULL, BUFFER},
         {"kv-type", required_argument, NULL, ENGINE_OPT_KV_TYPE},
-        {"precision", required_argument, NULL, ENGINE_OPT_PRECISION}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
+        {"precision", required_argument, NULL, ENGINE_OPT_PRECISION}, {"repack", required_argument, NULL, ENGINE_OPT_REPACK},
+        {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
     };
     int c, rc = 0;
     opts_begin();

@@ -36,6 +36,14 @@ int engine_option(struct engine_options *o, int c, const char *arg, skua_error *
         else
             rc = error_set(err, SKUA_EARG, "--precision '%s' is unknown; expected auto or reference", arg);
         break;
+    case ENGINE_OPT_REPACK:
+        if (!strcmp(arg, "auto"))
+            o->repack = SKUA_REPACK_AUTO;
+        else if (!strcmp(arg, "on") || !strcmp(arg, "off"))
+            o->repack = arg[1] == 'n' ? SKUA_REPACK_ON : SKUA_REPACK_OFF;
+        else
+            rc = error_set(err, SKUA_EARG, "--repack '%s' is unknown; expected auto, on or off", arg);
+        break;
     default:
         return 0;
     }
@@ -46,7 +54,8 @@ int engine_open(const struct engine_options *o, const char *command, skua_engine
 {
     const char *tier = getenv("SKUA_CPU");
     skua_engine_params p = {.n_threads = (int32_t)o->threads, .n_threads_prefill = (int32_t)o->threads_prefill,
-                            .precision = o->precision, .cpu_tier = tier && *tier ? tier : NULL, .kv_type = o->kv_type};
+                            .precision = o->precision, .cpu_tier = tier && *tier ? tier : NULL, .kv_type = o->kv_type,
+                            .repack = o->repack};
     char *model = NULL;
     *e = NULL;
     int rc = opts_model(o->model, &model, err);

@@ -6,27 +6,29 @@
 
 #include "skua.h"
 
-/* -m, -c, -t, --threads-prefill, --kv-type and --precision of every such command. */
+/* -m, -c, -t, --threads-prefill, --kv-type, --precision and --repack of every such command. */
 struct engine_options {
     const char *model; /* NULL: opts_model's default */
     int64_t ctx, threads, threads_prefill; /* 0: the model's, all physical cores, as threads */
     const char *kv_type;
     enum skua_precision precision;
+    enum skua_repack repack;
 };
 
 #define ENGINE_SHORTS "m:c:t:"
-enum { ENGINE_OPT_KV_TYPE = 1000, ENGINE_OPT_PRECISION, ENGINE_OPT_THREADS_PREFILL };
+enum { ENGINE_OPT_KV_TYPE = 1000, ENGINE_OPT_PRECISION, ENGINE_OPT_THREADS_PREFILL, ENGINE_OPT_REPACK };
 #define ENGINE_LONGS \
     {"model", required_argument, NULL, 'm'}, {"ctx", required_argument, NULL, 'c'}, {"threads", required_argument, NULL, 't'}, \
     {"threads-prefill", required_argument, NULL, ENGINE_OPT_THREADS_PREFILL}, {"kv-type", required_argument, NULL, ENGINE_OPT_KV_TYPE}, \
-    {"precision", required_argument, NULL, ENGINE_OPT_PRECISION}
+    {"precision", required_argument, NULL, ENGINE_OPT_PRECISION}, {"repack", required_argument, NULL, ENGINE_OPT_REPACK}
 #define ENGINE_HELP \
     "  -m, --model FILE         model (default: SKUA_MODEL, else the shipped model)\n" \
     "  -c, --ctx N              context limit in tokens (default: the model's)\n" \
     "  -t, --threads N          threads (default: all physical cores)\n" \
     "      --threads-prefill N  threads for prompts (default: as --threads)\n" \
     "      --kv-type T          KV cache type: F16 (default), F32, BF16, Q8_0\n" \
-    "      --precision P        auto (default), or reference: float32 activations, double accumulation\n"
+    "      --precision P        auto (default), or reference: float32 activations, double accumulation\n" \
+    "      --repack R           weights in memory in a faster layout: auto (default: if half of the available memory holds them), on, off\n"
 
 /* Take option c (a val of ENGINE_LONGS) with its argument. 1: taken, 0: not one of these, negative: an error. */
 int engine_option(struct engine_options *o, int c, const char *arg, skua_error *err);

@@ -114,8 +114,8 @@ void profile_kernels_text(const struct profile *p, const char *tier, struct strb
     for (int i = 0; i < p->n; i++) {
         const struct profile_entry *e = &p->entries[i];
         if (e->type >= 0)
-            strbuf_printf(out, "  %-20s %-8s %-16s %8llu  %s, %s\n", e->role, type_name(e), rows_name(e), (unsigned long long)e->calls,
-                          kern_op_name(e->code), tier);
+            strbuf_printf(out, "  %-20s %-8s %-16s %8llu  %s, %s%s\n", e->role, type_name(e), rows_name(e), (unsigned long long)e->calls,
+                          kern_op_name(e->code), tier, e->tiled ? ", tiled" : "");
     }
 }
 
@@ -126,9 +126,9 @@ json_t *profile_kernels_json(const struct profile *p, const char *tier)
     for (int i = 0; i < p->n; i++) {
         const struct profile_entry *e = &p->entries[i];
         if (e->type >= 0)
-            rc |= json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:s, s:s}", "role", e->role, "type", type_name(e), "rows",
-                                                        rows_name(e), "matrices", (json_int_t)e->calls, "op", kern_op_name(e->code),
-                                                        "tier", tier));
+            rc |= json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:b}", "role", e->role, "type", type_name(e),
+                                                        "rows", rows_name(e), "matrices", (json_int_t)e->calls, "op",
+                                                        kern_op_name(e->code), "tier", tier, "tiled", (int)e->tiled));
     }
     if (rc) {
         json_decref(list);

@@ -7,6 +7,7 @@
 #ifndef SKUA_DEV_DEV_H
 #define SKUA_DEV_DEV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,10 @@ struct dev_ops {
     int (*run)(struct dev *d, const struct kern_op *ops, int n_ops, const struct kern_batch *batch, skua_error *err);
     /* What MATMUL takes for a weight type: enum kern_act, or -1 if the type cannot be multiplied. */
     int (*act_kind)(const struct dev *d, uint32_t weight_type);
+    /* Has this device a layout of its own (kern_weight.tiles) for matrices of this type with n_out rows? */
+    bool (*tiles_fit)(const struct dev *d, uint32_t weight_type, int32_t n_out);
+    /* The matrices of w in that layout, as large as the original. */
+    int (*tile)(struct dev *d, const struct kern_weight *w, struct kern_buf **out, skua_error *err);
     void (*destroy)(struct dev *d);
 };
 
@@ -46,6 +51,7 @@ struct dev {
     const char *name;        /* "cpu" */
     const char *kernels;     /* the tier in use: "avx512vnni", ... */
     int n_threads, n_threads_prefill; /* for passes of up to 16 rows, and for larger ones */
+    bool tiling;             /* the caller's to set: matrices that fit are tiled when they are bound (model/bind.h) */
     size_t allocated_bytes;  /* live buf_alloc memory */
     dev_observer *observer;  /* NULL: nobody watches. The caller's to set between runs; results do not depend on it */
     void *observer_user;

@@ -21,6 +21,8 @@
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "kern/tile.h"
+#include "quant/type.h"
 
 /* A piece is this part of what is left of an op for each thread, but at least LEAST_PART of the whole. */
 #define LEFT_PART 2
@@ -404,6 +406,44 @@ static int cpu_act_kind(const struct dev *d, uint32_t weight_type)
     return kern_act_kind(((const struct dev_cpu *)d)->table, weight_type);
 }
 
+/* ---- tiles ---- */
+
+struct tile_job {
+    const struct kern_table *table;
+    const struct kern_weight *w;
+    uint8_t *out;
+    int64_t n_tiles;
+    _Atomic int64_t next;
+};
+
+#define TILES_AT_ONCE 8
+
+static void tile_thread(void *arg, int thread, int n_threads)
+{
+    struct tile_job *job = arg;
+    (void)thread;
+    (void)n_threads;
+    for (int64_t i; (i = atomic_fetch_add(&job->next, TILES_AT_ONCE)) < job->n_tiles;)
+        kern_tile_rows(job->table, job->w, job->out, i, i + TILES_AT_ONCE < job->n_tiles ? i + TILES_AT_ONCE : job->n_tiles);
+}
+
+static bool cpu_tiles_fit(const struct dev *d, uint32_t weight_type, int32_t n_out)
+{
+    return kern_tile_fits(((const struct dev_cpu *)d)->table, weight_type, n_out);
+}
+
+static int cpu_tile(struct dev *d, const struct kern_weight *w, struct kern_buf **out, skua_error *err)
+{
+    struct dev_cpu *c = (struct dev_cpu *)d;
+    const size_t rows = (size_t)w->n_out * (size_t)w->n_expert;
+    int rc = cpu_buf_alloc(d, qtype_row_bytes(w->type, (uint64_t)w->n_in) * rows, out, err);
+    if (rc)
+        return rc;
+    struct tile_job job = {.table = c->table, .w = w, .out = (*out)->host, .n_tiles = (int64_t)rows / c->table->tile_rows};
+    pool_run(c->prefill, tile_thread, &job);
+    return 0;
+}
+
 static void cpu_destroy(struct dev *d)
 {
     struct dev_cpu *c = (struct dev_cpu *)d;
@@ -420,7 +460,8 @@ static void cpu_destroy(struct dev *d)
 
 static const struct dev_ops cpu_ops = {
     .buf_alloc = cpu_buf_alloc, .buf_wrap = cpu_buf_wrap, .buf_free = cpu_buf_free, .write = cpu_write, .read = cpu_read,
-    .copy = cpu_copy, .clear = cpu_clear, .run = cpu_run, .act_kind = cpu_act_kind, .destroy = cpu_destroy,
+    .copy = cpu_copy, .clear = cpu_clear, .run = cpu_run, .act_kind = cpu_act_kind, .tiles_fit = cpu_tiles_fit,
+    .tile = cpu_tile, .destroy = cpu_destroy,
 };
 
 static int create_pool(int n_threads, struct pool **out, skua_error *err)

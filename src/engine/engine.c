@@ -82,6 +82,23 @@ static int mark_samplable(skua_engine *e, skua_error *err)
     return 0;
 }
 
+/* Bytes of the matrices that the device would tile. */
+static uint64_t tiled_bytes(const skua_engine *e)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < gguf_tensor_count(e->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(e->gguf, i);
+        if (t->ne[1] <= INT32_MAX && e->dev->ops->tiles_fit(e->dev, t->type, (int32_t)t->ne[1]))
+            sum += t->size_bytes;
+    }
+    return sum;
+}
+
+static void choose_layout(skua_engine *e, enum skua_repack repack)
+{
+    e->dev->tiling = repack == SKUA_REPACK_ON || (repack == SKUA_REPACK_AUTO && tiled_bytes(e) <= cpu_memory_available() / 2);
+}
+
 /* What the file is, in order of cost: shape, names, tokenizer, weights. */
 static int bind_file(skua_engine *e, const skua_engine_params *p, skua_error *err)
 {
@@ -94,6 +111,7 @@ static int bind_file(skua_engine *e, const skua_engine_params *p, skua_error *er
         rc = vocab_load(e->gguf, &e->tokenizer, err);
     if (!rc)
         rc = mark_samplable(e, err);
+    choose_layout(e, p->repack);
     if (!rc)
         rc = weights_bind(e->gguf, &e->config, e->dev, &e->weights, err);
     return rc ? rc : warn_of_vocabulary(e, err);
@@ -184,7 +202,7 @@ skua_engine_info skua_engine_get_info(const skua_engine *e)
         .path = e->path, .arch = e->config.arch, .name = e->name, .n_layer = e->config.n_layer, .n_vocab = e->config.n_vocab,
         .n_embd = e->config.n_embd, .n_ctx_train = e->config.n_ctx_train, .has_mtp = e->weights.mtp.present, .kernels = e->dev->kernels,
         .kv_type = qtype_info(e->kv_type)->name, .n_threads = e->dev->n_threads, .n_threads_prefill = e->dev->n_threads_prefill,
-        .file_bytes = file_bytes,
+        .repacked_bytes = bound_file_tiled_bytes(&e->weights.file), .file_bytes = file_bytes,
         .workspace_bytes = forward_bytes(e->forward), .state_bytes = config_state_bytes(&e->config),
         .kv_page_bytes = config_kv_page_bytes(&e->config, e->kv_type), .kv_page_rows = KV_PAGE_ROWS,
         .warnings = strbuf_str(&e->weights.warnings),

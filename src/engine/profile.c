@@ -48,7 +48,7 @@ static struct profile_entry *entry_of(struct profile *p, const struct kern_op *o
     }
     struct dev *d = p->engine->dev;
     p->entries[p->n] = (struct profile_entry){.phase = p->phase, .code = op->code, .role = op->role, .type = type,
-                                              .act = w ? d->ops->act_kind(d, w->type) : -1};
+                                              .act = w ? d->ops->act_kind(d, w->type) : -1, .tiled = w && w->tiles.buf};
     return &p->entries[p->n++];
 }
 

@@ -17,6 +17,7 @@ struct profile_entry {
     enum kern_op_code code;
     const char *role;
     int32_t type, act;  /* of matrix products: weight type and enum kern_act; -1 for other ops */
+    bool tiled;         /* the weights are in the device's own layout */
     uint64_t calls, ns;
     struct kern_cost cost; /* sums */
 };

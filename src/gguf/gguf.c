@@ -118,6 +118,13 @@ const uint8_t *gguf_shard_data(const struct gguf *g, uint32_t i, size_t *size_by
     return i < g->n_shards ? g->shards[i].base : NULL;
 }
 
+void gguf_forget(const struct gguf *g, const struct gguf_tensor *t)
+{
+    const struct gguf_shard *s = &g->shards[t->shard];
+    if (s->map.data)
+        file_map_forget(&s->map, (size_t)t->file_offset, (size_t)t->size_bytes);
+}
+
 size_t gguf_data_start(const struct gguf *g, uint32_t i) { return i < g->n_shards ? (size_t)g->shards[i].data_start : 0; }
 
 uint32_t gguf_alignment(const struct gguf *g, uint32_t i) { return i < g->n_shards ? g->shards[i].alignment : 0; }

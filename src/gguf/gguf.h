@@ -78,6 +78,7 @@ int gguf_parse_memory(struct gguf **out, const uint8_t *data, size_t size, const
 uint32_t gguf_shard_count(const struct gguf *g);                     /* 1 for a single file */
 const char *gguf_shard_path(const struct gguf *g, uint32_t i);       /* the label for parsed memory */
 const uint8_t *gguf_shard_data(const struct gguf *g, uint32_t i, size_t *size_bytes); /* all of that file */
+
 size_t gguf_data_start(const struct gguf *g, uint32_t i);            /* file offset of its data section */
 uint32_t gguf_alignment(const struct gguf *g, uint32_t i);
 uint32_t gguf_version(const struct gguf *g);                         /* 2 or 3, of the first shard */
@@ -99,6 +100,7 @@ struct gguf_tensor {
 /* Tensors by number and by name (NULL when there is none). What they return belongs to g. */
 uint32_t gguf_tensor_count(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint32_t i); /* in file order; NULL past the end */
+void gguf_forget(const struct gguf *g, const struct gguf_tensor *t); /* its data is not needed soon (file_map_forget) */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 /* The same, but absence is an error (SKUA_EFORMAT) that names file and tensor. */
 int gguf_require_tensor(const struct gguf *g, const char *name, const struct gguf_tensor **t, skua_error *err);

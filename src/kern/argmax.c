@@ -52,7 +52,9 @@ static int32_t block_values(kern_matmul_fn *matmul, const struct op_matmul *m, c
     const int64_t first = u * KERN_ARGMAX_COLUMNS, left = m->w.n_out - first;
     const int32_t n = left < KERN_ARGMAX_COLUMNS ? (int32_t)left : KERN_ARGMAX_COLUMNS;
     struct op_matmul block = *m;
-    block.w.data.offset += qtype_row_bytes(m->w.type, (uint64_t)m->w.n_in) * (size_t)first;
+    const size_t skipped = qtype_row_bytes(m->w.type, (uint64_t)m->w.n_in) * (size_t)first; /* whole tiles */
+    block.w.data.offset += skipped;
+    block.w.tiles.offset += skipped;
     block.w.n_out = n;
     block.y = (struct kern_view){&buf, 0};
     block.y_stride = KERN_ARGMAX_COLUMNS;

@@ -111,9 +111,10 @@ struct kern_act_row kern_act_row_at(enum kern_act kind, const void *base, int64_
 
 /* Weight matrix in file format: rows of `n_in` values, back to back; `n_out` rows; n_expert matrices back to back. Formats with
    coarse scales (NVFP4) come with a factor per matrix, `scale` (float [n_expert]; no buffer: 1), which multiplies the finished
-   dot products. */
+   dot products. `tiles`: the same matrices once more, in the layout that the table in use multiplies fastest (kern/tile.h; no buffer:
+   none). Products read the tiles then, lookups of rows always `data`. */
 struct kern_weight {
-    struct kern_view data, scale;
+    struct kern_view data, scale, tiles;
     uint32_t type; /* quant/type.h */
     int32_t n_in, n_out, n_expert;
 };
@@ -460,6 +461,7 @@ typedef uint64_t kern_read_fn(const void *p, size_t n, enum kern_read_way way);
 /* A complete set of implementations. */
 struct kern_table {
     const char *name; /* "reference", "scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "dotprod", "i8mm" */
+    int tile_rows;    /* weight rows in a tile of its tiled layout; 0: it has none (kern/tile.h) */
     kern_read_fn *read_memory;
 #define X(CODE, name) kern_##name##_fn *name;
     KERN_OPS(X)

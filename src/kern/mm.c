@@ -6,8 +6,9 @@
 static struct mm_weight weight_of(const struct kern_weight *w, int64_t e)
 {
     size_t row_bytes = qtype_row_bytes(w->type, (uint64_t)w->n_in);
-    const uint8_t *data = (const uint8_t *)kern_ptr(w->data) + (size_t)(e * w->n_out) * row_bytes;
-    return (struct mm_weight){data, row_bytes, w->n_in, kern_scale(w, e)};
+    const bool tiled = w->tiles.buf != NULL;
+    const uint8_t *data = (const uint8_t *)kern_ptr(tiled ? w->tiles : w->data) + (size_t)(e * w->n_out) * row_bytes;
+    return (struct mm_weight){data, row_bytes, w->n_in, w->n_out, tiled, kern_scale(w, e)};
 }
 
 static struct mm_row row_at(const struct kern_weight *w, const void *x, int32_t x_stride, int64_t row, float *y)

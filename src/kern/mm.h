@@ -16,7 +16,8 @@ struct mm_row {
 struct mm_weight {
     const uint8_t *data; /* the matrix in file format, any alignment */
     size_t row_bytes;
-    int32_t n_in;
+    int32_t n_in, n_out;
+    bool tiled; /* data is in the tier's tiled layout (kern/tile.h) */
     float scale; /* multiplies the dot products */
 };
 

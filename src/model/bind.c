@@ -87,7 +87,33 @@ static void bind_companions(struct binder *b, const char *name, int64_t n_expert
     b->n_used++;
 }
 
+void bind_tiles(struct binder *b, const struct gguf_tensor *t, struct kern_weight *w)
+{
+    struct bound_file *f = b->file;
+    if (b->rc || !b->tiling || !b->dev->ops->tiles_fit(b->dev, w->type, w->n_out))
+        return;
+    struct kern_buf **list = mem_realloc_array(f->tiles, (size_t)f->n_tiles + 1, sizeof *list), *tiles;
+    if (!list) {
+        b->rc = error_nomem(b->err, "list of tiled matrices", ((size_t)f->n_tiles + 1) * sizeof *list);
+        return;
+    }
+    f->tiles = list;
+    b->rc = b->dev->ops->tile(b->dev, w, &tiles, b->err);
+    if (b->rc)
+        return;
+    f->tiles[f->n_tiles++] = tiles;
+    w->tiles = (struct kern_view){tiles, 0};
+    gguf_forget(b->g, t);
+}
+
 void bind_matrix(struct binder *b, int block, const char *role, int64_t n_in, int64_t n_out, int64_t n_expert, struct kern_weight *w)
+{
+    bind_lookup(b, block, role, n_in, n_out, n_expert, w);
+    if (!b->rc)
+        bind_tiles(b, bind_find(b, block, role), w);
+}
+
+void bind_lookup(struct binder *b, int block, const char *role, int64_t n_in, int64_t n_out, int64_t n_expert, struct kern_weight *w)
 {
     char name[96], types[256];
     const struct gguf_tensor *t = bind_require(b, block, role, n_in, n_out, n_expert);
@@ -153,6 +179,7 @@ int bind_open(struct binder *b, size_t vector_bytes)
     struct bound_file *f = b->file;
     uint32_t n = gguf_shard_count(b->g);
     *f = (struct bound_file){0};
+    b->tiling = b->dev->tiling;
     f->shards = mem_calloc(n, sizeof *f->shards);
     if (!f->shards)
         return b->rc = error_nomem(b->err, "shard list", n * sizeof *f->shards);
@@ -166,11 +193,22 @@ int bind_open(struct binder *b, size_t vector_bytes)
     return b->rc = b->dev->ops->buf_alloc(b->dev, vector_bytes, &f->vectors, b->err);
 }
 
+size_t bound_file_tiled_bytes(const struct bound_file *f)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i < f->n_tiles; i++)
+        sum += f->tiles[i]->size;
+    return sum;
+}
+
 void bound_file_free(struct bound_file *f, struct dev *d)
 {
     for (uint32_t i = 0; i < f->n_shards; i++)
         d->ops->buf_free(d, f->shards[i]);
     mem_free(f->shards);
+    for (uint32_t i = 0; i < f->n_tiles; i++)
+        d->ops->buf_free(d, f->tiles[i]);
+    mem_free(f->tiles);
     d->ops->buf_free(d, f->vectors);
     *f = (struct bound_file){0};
 }

@@ -1,7 +1,7 @@
-/* Binding the tensors of a file to the places where a forward pass uses them. Matrices stay in the mapped file (no copy); only small
+/* Binding the tensors of a file to the places where a forward pass uses them. Matrices stay in the mapped file; only small
  * vectors that the file keeps as F16 or BF16 are widened into a buffer of our own. Every tensor's shape is checked, and every type
- * against what the device can multiply. The first failure is kept and later calls do nothing, so that a caller checks once; it names
- * the tensor, what it is and what was expected. */
+ * against what the device can multiply. A device that tiles (dev.tiling) gets the matrices that fit in its own layout. The first
+ * failure is kept and later calls do nothing, so that a caller checks once; it names the tensor, what it is and what was expected. */
 #ifndef SKUA_MODEL_BIND_H
 #define SKUA_MODEL_BIND_H
 
@@ -16,6 +16,8 @@ struct bound_file {
     uint32_t n_shards;
     struct kern_buf *vectors; /* widened small vectors */
     size_t vectors_used;      /* bytes */
+    struct kern_buf **tiles;  /* matrices in the device's own layout */
+    uint32_t n_tiles;
 };
 
 struct binder {
@@ -24,6 +26,7 @@ struct binder {
     struct bound_file *file;
     skua_error *err;
     int rc;          /* first failure, or 0 */
+    bool tiling;     /* from dev.tiling at bind_open; the caller's to switch off for matrices that may never be multiplied */
     uint32_t n_used; /* tensors bound */
 };
 
@@ -31,6 +34,7 @@ struct binder {
    is the caller's also after a failure. */
 int  bind_open(struct binder *b, size_t vector_bytes);
 void bound_file_free(struct bound_file *f, struct dev *d); /* zeroed allowed */
+size_t bound_file_tiled_bytes(const struct bound_file *f);
 
 /* Tensors are named blk.BLOCK.ROLE, or ROLE when block is negative. NULL when there is none. */
 const struct gguf_tensor *bind_find(const struct binder *b, int block, const char *role);
@@ -41,8 +45,12 @@ const struct gguf_tensor *bind_require(struct binder *b, int block, const char *
 /* Where its data lies on the device. */
 struct kern_view bind_view(const struct binder *b, const struct gguf_tensor *t);
 
-/* A weight matrix of n_out rows of n_in values, times n_expert. */
+/* A weight matrix of n_out rows of n_in values, times n_expert: one that rows are looked up in, and one that is multiplied. */
+void bind_lookup(struct binder *b, int block, const char *role, int64_t n_in, int64_t n_out, int64_t n_expert, struct kern_weight *w);
 void bind_matrix(struct binder *b, int block, const char *role, int64_t n_in, int64_t n_out, int64_t n_expert, struct kern_weight *w);
+
+/* Tile *w, bound from tensor t, if the device tiles and it fits. The file's pages of it leave memory. bind_matrix has done so already. */
+void bind_tiles(struct binder *b, const struct gguf_tensor *t, struct kern_weight *w);
 
 /* A matrix that is never quantised: the router, whose choice of experts a rounding would change, and the shared expert's gate. */
 void bind_float_matrix(struct binder *b, int block, const char *role, int64_t n_in, int64_t n_out, struct kern_weight *w);

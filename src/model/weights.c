@@ -95,7 +95,7 @@ void weights_bind_mtp(struct binder *b, const struct model_config *c, const stru
     if (bind_find(b, block, "nextn.shared_head_norm.weight"))
         bind_vector(b, block, "nextn.shared_head_norm.weight", c->n_embd, 1, &m->head_norm);
     if (bind_find(b, block, "nextn.embed_tokens.weight"))
-        bind_matrix(b, block, "nextn.embed_tokens.weight", c->n_embd, c->n_vocab, 1, &m->embed);
+        bind_lookup(b, block, "nextn.embed_tokens.weight", c->n_embd, c->n_vocab, 1, &m->embed);
     if (bind_find(b, block, "nextn.shared_head_head.weight"))
         bind_matrix(b, block, "nextn.shared_head_head.weight", c->n_embd, c->n_vocab, 1, &m->head);
     m->present = !b->rc;
@@ -172,15 +172,17 @@ int weights_bind(const struct gguf *g, const struct model_config *c, struct dev 
         if (!w->blocks)
             b.rc = error_nomem(err, "block table", (size_t)c->n_layer * sizeof *w->blocks);
     }
-    bind_matrix(&b, -1, "token_embd.weight", c->n_embd, c->n_vocab, 1, &w->embed);
+    bind_lookup(&b, -1, "token_embd.weight", c->n_embd, c->n_vocab, 1, &w->embed);
     bind_vector(&b, -1, "output_norm.weight", c->n_embd, 1, &w->output_norm);
     w->tied = !b.rc && !bind_find(&b, -1, "output.weight");
-    if (w->tied)
+    if (w->tied) {
         w->head = w->embed;
-    else
+        bind_tiles(&b, bind_find(&b, -1, "token_embd.weight"), &w->head);
+    } else
         bind_matrix(&b, -1, "output.weight", c->n_embd, c->n_vocab, 1, &w->head);
     for (int32_t i = 0; i < c->n_layer && !b.rc; i++)
         bind_block(&b, c, i, &w->blocks[i]);
+    b.tiling = false; /* most sessions do not draft with the block that comes with the model */
     if (c->n_mtp > 0 && has_block(g, c->n_layer))
         weights_bind_mtp(&b, c, w, &w->mtp);
     else if (c->n_mtp > 0)

@@ -57,9 +57,9 @@ static void bind_selector(struct binder *b, const struct dflash_config *c, int64
 {
     bind_matrix(b, -1, ROLE(b, -1, "selector_hidden.weight", "selector.hidden_proj.weight"), c->n_embd, c->selector_rank, 1,
                 &w->selector_hidden);
-    bind_matrix(b, -1, ROLE(b, -1, "selector_predecessor.weight", "selector.pred_codebook"), c->selector_rank, n_vocab, 1,
+    bind_lookup(b, -1, ROLE(b, -1, "selector_predecessor.weight", "selector.pred_codebook"), c->selector_rank, n_vocab, 1,
                 &w->selector_pred);
-    bind_matrix(b, -1, ROLE(b, -1, "selector_successor.weight", "selector.succ_codebook"), c->selector_rank, n_vocab, 1,
+    bind_lookup(b, -1, ROLE(b, -1, "selector_successor.weight", "selector.succ_codebook"), c->selector_rank, n_vocab, 1,
                 &w->selector_succ);
 }
 
@@ -73,10 +73,10 @@ static void bind_markov(struct binder *b, struct dflash_config *c, int64_t n_voc
     if (b->rc)
         return;
     c->markov_rank = (int32_t)t->ne[0];
-    bind_matrix(b, -1, "markov_w1.weight", c->markov_rank, n_vocab, 1, &w->markov_w1);
+    bind_lookup(b, -1, "markov_w1.weight", c->markov_rank, n_vocab, 1, &w->markov_w1);
     if (!c->confidence)
         return;
-    bind_matrix(b, -1, "conf_proj.weight", (int64_t)c->n_embd + c->markov_rank, 1, 1, &w->conf_proj);
+    bind_lookup(b, -1, "conf_proj.weight", (int64_t)c->n_embd + c->markov_rank, 1, 1, &w->conf_proj);
     t = bind_find(b, -1, "conf_proj.bias");
     if (b->rc || !t)
         return;

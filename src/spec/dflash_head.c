@@ -135,6 +135,7 @@ static int gather(struct dev *d, struct kern_weight *w, const int32_t *rows, int
     }
     mem_free(row);
     w->data = dst;
+    w->tiles = (struct kern_view){0}; /* of all rows, if there are any */
     w->n_out = (int32_t)n;
     return 0;
 }
@@ -166,7 +167,7 @@ static void bind_embed(struct binder *b, const struct dflash_target *t, struct d
                           w->own_embed ? "output.weight" : "token_embd.weight");
     w->embed = t->weights->embed;
     if (w->own_embed)
-        bind_matrix(b, -1, "token_embd.weight", e, t->config->n_vocab, 1, &w->embed);
+        bind_lookup(b, -1, "token_embd.weight", e, t->config->n_vocab, 1, &w->embed);
 }
 
 /* The rows of DSpark's second matrix: one per row of the file's head, or one per token. */

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "kern/kern.h"
 #include "kern/ref/kern_ref.h"
+#include "kern/tile.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/quant.h"
@@ -377,6 +378,43 @@ static int random_n_in(uint32_t type, int limit)
     return block == 1 ? 1 + below(limit) : block * (1 + below(limit / block > 1 ? limit / block : 1));
 }
 
+/* A matrix in the table's tiled layout, which must hold the file's bytes as kern/tile.h says. The caller frees its memory. */
+static struct kern_buf tiles_of(const struct kern_table *t, const struct kern_weight *w)
+{
+    const size_t row = qtype_row_bytes(w->type, (uint64_t)w->n_in), block = qtype_info(w->type)->block_bytes, T = (size_t)t->tile_rows;
+    const size_t n_rows = (size_t)w->n_out * (size_t)w->n_expert;
+    struct kern_buf tiles = {get(row * n_rows), row * n_rows};
+    const uint8_t *in = kern_ptr(w->data), *out = tiles.host;
+    const int64_t n_tiles = (int64_t)(n_rows / T), half = n_tiles / 2;
+    kern_tile_rows(t, w, tiles.host, half, n_tiles);
+    kern_tile_rows(t, w, tiles.host, 0, half);
+    for (int k = 0; k < 200; k++) {
+        const size_t r = (size_t)below((int)n_rows), b = (size_t)below((int)row), first = b / block * block, word = (b - first) / 4 * 4;
+        const size_t width = block - word < 4 ? block - word : 4; /* of the words, and of what is left behind them */
+        const size_t at = r / T * T * row + T * (first + word) + r % T * width + (b - first - word);
+        assert_int_equal(out[at], in[r * row + b]);
+        checks++;
+    }
+    return tiles;
+}
+
+/* The product with the file's layout, and with tiles where the table has them for this matrix. */
+static void in_each_layout(void (*run)(const struct kern_table *t, struct product *p, const float *want), const struct kern_table *t,
+                           struct product *p, const float *want)
+{
+    run(t, p, want);
+    if (!kern_tile_fits(t, p->op.w.type, p->op.w.n_out))
+        return;
+    const struct kern_view file = p->op.w.data;
+    struct kern_buf tiles = tiles_of(t, &p->op.w), nothing = {NULL, 0};
+    p->op.w.tiles = (struct kern_view){&tiles, 0};
+    p->op.w.data = (struct kern_view){&nothing, 0};
+    run(t, p, want);
+    p->op.w.tiles = (struct kern_view){0};
+    p->op.w.data = file;
+    mem_free(tiles.host);
+}
+
 /* Tiers other than the scalar one; the test is void on a CPU where there is none, except for what compares with double. */
 static void for_each_tier(void (*run)(const struct kern_table *t, struct product *p, const float *want), struct product *p)
 {
@@ -386,7 +424,7 @@ static void for_each_tier(void (*run)(const struct kern_table *t, struct product
         assert_non_null(t);
         assert_string_equal(t->name, *name);
         if (t != &kern_scalar)
-            run(t, p, want);
+            in_each_layout(run, t, p, want);
     }
     mem_free(want);
 }
@@ -422,6 +460,29 @@ static void test_row_counts(void **state)
             for_each_tier(whole, &p);
             free_product(&p);
         }
+}
+
+/* Numbers of weight rows that tiles can hold. */
+static void test_tiles(void **state)
+{
+    static const uint32_t tiled[] = {QTYPE_Q4_K, QTYPE_Q5_K, QTYPE_Q6_K};
+    (void)state;
+    for (size_t i = 0; i < sizeof tiled / sizeof *tiled; i++)
+        for (int round = 0; round < 90; round++) {
+            struct product p;
+            make_product(&p, tiled[i], 256 * (1 + below(3)), 32 * (1 + below(3)), round < 24 ? 1 + round : 1 + below(9),
+                         round < 24 ? RANDOM_BYTES : (enum style)(round % N_STYLES));
+            for_each_tier(whole, &p);
+            for_each_tier(pieces, &p);
+            free_product(&p);
+        }
+    for (const char *const *name = kern_tiers(); *name; name++) {
+        const struct kern_table *t = kern_select(*name);
+        assert_false(kern_tile_fits(t, QTYPE_Q8_0, 32)); /* a type without the layout */
+        assert_false(kern_tile_fits(t, QTYPE_Q4_K, 0));
+        assert_false(kern_tile_fits(t, QTYPE_Q4_K, 33));
+        assert_int_equal(kern_tile_fits(t, QTYPE_Q4_K, 32), t->tile_rows > 0);
+    }
 }
 
 static void test_shapes(void **state)
@@ -675,12 +736,20 @@ static void test_moe(void **state)
     for (size_t i = 0; i < N_TYPES; i++)
         for (int round = 0; round < 4; round++) {
             struct moe m;
-            make_moe(&m, types[i].id, 512, 20 + 25 * round, round == 3 ? 150 : 1 + 6 * round, round == 3 ? 2 : 7, round == 3 ? 1 : 3,
-                     round & 1);
+            make_moe(&m, types[i].id, 512, round == 2 ? 64 : 20 + 25 * round, round == 3 ? 150 : 1 + 6 * round, round == 3 ? 2 : 7,
+                     round == 3 ? 1 : 3, round & 1);
             float *want = moe_by_matmul(&m, kern_matmul_scalar, m.kind);
             expect_moe(&m, kern_moe_matmul_scalar, &m.op, want);
             for (const char *const *name = kern_tiers(); *name; name++)
                 expect_moe(&m, kern_select(*name)->moe_matmul, &m.op, want);
+            for (const char *const *name = kern_tiers(); *name; name++)
+                if (kern_tile_fits(kern_select(*name), m.op.w.type, m.op.w.n_out)) {
+                    struct kern_buf tiles = tiles_of(kern_select(*name), &m.op.w);
+                    struct op_moe_matmul tiled = m.op;
+                    tiled.w.tiles = (struct kern_view){&tiles, 0};
+                    expect_moe(&m, kern_select(*name)->moe_matmul, &tiled, want);
+                    mem_free(tiles.host);
+                }
             mem_free(want);
             want = moe_by_matmul(&m, kern_matmul_refd, KERN_ACT_F32);
             struct op_moe_matmul op = m.op;
@@ -838,7 +907,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_act_kinds),        cmocka_unit_test(test_quant_act_definition),
         cmocka_unit_test(test_quant_act_tiers),  cmocka_unit_test(test_scalar_against_double),
-        cmocka_unit_test(test_reference),        cmocka_unit_test(test_row_counts),
+        cmocka_unit_test(test_reference),        cmocka_unit_test(test_row_counts), cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_adversarial),      cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_moe),
         cmocka_unit_test(test_embed),

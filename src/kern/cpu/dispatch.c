@@ -15,7 +15,7 @@
 
 /* A tier's table: `isa` for the ops with vector code, `mm` for the matrix products. Ops that only move data, and those whose
    arithmetic is in double, have one version. */
-#define TIER_TABLE(tier, isa, mm) \
+#define TIER_TABLE(tier, isa, mm, tile) \
     static void argmax_##tier(const struct op_argmax *op, const struct kern_batch *batch, int64_t begin, int64_t end) \
     { \
         kern_argmax_with(kern_matmul_##mm, op, batch, begin, end); \
@@ -25,7 +25,7 @@
         kern_topk_with(kern_matmul_##mm, op, batch, begin, end); \
     } \
     static const struct kern_table table_##tier = { \
-        .name = #tier, .read_memory = kern_read_memory_##isa, \
+        .name = #tier, .tile_rows = tile, .read_memory = kern_read_memory_##isa, \
         .embed = kern_embed_scalar, .get_rows = kern_get_rows_scalar, .rms_norm = kern_rms_norm_##isa, \
         .quant_act = kern_quant_act_scalar, .matmul = kern_matmul_##mm, .moe_matmul = kern_moe_matmul_##mm, \
         .argmax = argmax_##tier, .argmax_merge = kern_argmax_merge_scalar, \
@@ -39,14 +39,14 @@
     };
 
 #if defined(__x86_64__)
-TIER_TABLE(avx2, avx2, avx2)
-TIER_TABLE(avxvnni, avx2, avxvnni)
-TIER_TABLE(avx512, avx512, avx512)
-TIER_TABLE(avx512vnni, avx512, avx512vnni)
+TIER_TABLE(avx2, avx2, avx2, 0)
+TIER_TABLE(avxvnni, avx2, avxvnni, 0)
+TIER_TABLE(avx512, avx512, avx512, 16)
+TIER_TABLE(avx512vnni, avx512, avx512vnni, 16)
 #elif defined(__aarch64__)
-TIER_TABLE(neon, neon, neon)
-TIER_TABLE(dotprod, neon, dotprod)
-TIER_TABLE(i8mm, neon, i8mm)
+TIER_TABLE(neon, neon, neon, 0)
+TIER_TABLE(dotprod, neon, dotprod, 0)
+TIER_TABLE(i8mm, neon, i8mm, 0)
 #endif
 
 /* Best first. */

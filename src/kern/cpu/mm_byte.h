@@ -253,8 +253,8 @@ typedef void panel_fn(struct panel *p, int v, struct tile_rows rows, size_t ahea
 /* The code that is made for each weight type. */
 struct mm_format {
     size_t block_bytes;
-    panel_fn *unpack;
-    direct_fn *direct[MD + 1]; /* by input rows */
+    panel_fn *unpack[2];          /* of rows as the file has them, and of tiles */
+    direct_fn *direct[2][MD + 1]; /* likewise; by input rows */
 };
 
 static INLINE void multiply_direct(size_t block_bytes, unpack_fn *unpack, struct tile_rows rows, size_t ahead, int n_in,
@@ -334,8 +334,8 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
         memset(acc, 0, (size_t)n_rows * sizeof acc[0]);
         for (int at = 0; at < w->n_in; at += 256) {
             for (int v = 0; v < NV; v++) {
-                struct tile_rows rows = {tile.first + (size_t)(v * LANES) * tile.stride, tile.stride};
-                format->unpack(&p, v, rows, ahead, (size_t)at / 256 * format->block_bytes);
+                struct tile_rows rows = {tile.first + (size_t)(v * LANES) * tile.stride, tile.stride, tile.tiled};
+                format->unpack[tile.tiled](&p, v, rows, ahead, (size_t)at / 256 * format->block_bytes);
             }
             multiply_all(&p, row, n_rows, at, acc);
         }
@@ -345,35 +345,47 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
 }
 
 /* The kernel mm_<name>_<isa> of a weight type, from unpack_<name>. */
-#define MM_DIRECT(name, R, bytes) \
-    static NOINLINE void direct_##name##_##R(struct tile_rows rows, size_t ahead, int n_in, struct inputs x, float f[MD][LANES]) \
+#define MM_DIRECT(name, R, bytes, prefix, is_tiled) \
+    static NOINLINE void prefix##_##name##_##R(struct tile_rows rows, size_t ahead, int n_in, struct inputs x, float f[MD][LANES]) \
     { \
+        rows.tiled = is_tiled; \
         multiply_direct(bytes, unpack_##name, rows, ahead, n_in, x, f, R); \
     }
-#define MM_BYTE_KERNEL(name, bytes) \
-    MM_DIRECT(name, 1, bytes) \
-    MM_DIRECT(name, 2, bytes) \
-    MM_DIRECT(name, 3, bytes) \
-    MM_DIRECT(name, 4, bytes) \
-    MM_DIRECT(name, 6, bytes) \
-    MM_DIRECT(name, 8, bytes) \
-    static NOINLINE void panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset) \
+#define MM_LAYOUT(name, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 1, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 2, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 3, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 4, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 6, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 8, bytes, prefix, is_tiled) \
+    static NOINLINE void prefix##_panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset) \
     { \
         struct sink s; \
         s.n_direct = 0; \
         s.panel = p; \
         s.v = v; \
         s.ahead.next = (uintptr_t)rows.first + ahead + LANES * offset; \
+        rows.tiled = is_tiled; \
         unpack_##name(&s, rows, offset); \
-    } \
+    }
+#define MM_DIRECTS(name, prefix) \
+    {[1] = prefix##_##name##_1, [2] = prefix##_##name##_2, [3] = prefix##_##name##_3, \
+     [4] = prefix##_##name##_4, [6] = prefix##_##name##_6, [8] = prefix##_##name##_8}
+#if defined(V_TILES)
+#define MM_LAYOUTS(name, bytes) MM_LAYOUT(name, bytes, file, false) MM_LAYOUT(name, bytes, tiled, true)
+#define MM_FORMAT(name, bytes) {bytes, {file_panel_##name, tiled_panel_##name}, {MM_DIRECTS(name, file), MM_DIRECTS(name, tiled)}}
+#else
+#define MM_LAYOUTS(name, bytes) MM_LAYOUT(name, bytes, file, false)
+#define MM_FORMAT(name, bytes) {bytes, {file_panel_##name}, {MM_DIRECTS(name, file)}}
+#endif
+#define MM_BYTE_KERNEL(name, bytes) \
+    MM_LAYOUTS(name, bytes) \
     void MM_NAME(name)(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin, \
                        int64_t end) \
     { \
-        static const struct mm_format format = {bytes, panel_##name, \
-                                                {[1] = direct_##name##_1, [2] = direct_##name##_2, [3] = direct_##name##_3, \
-                                                 [4] = direct_##name##_4, [6] = direct_##name##_6, [8] = direct_##name##_8}}; \
+        static const struct mm_format format = MM_FORMAT(name, bytes); \
         if (n_rows <= MD) \
-            mm_direct(format.direct, w, row, n_rows, accumulate, begin, end); \
+            mm_direct(format.direct[w->tiled], w, row, n_rows, accumulate, begin, end); \
         else \
             mm_panel(&format, w, row, n_rows, accumulate, begin, end); \
     }

@@ -197,7 +197,7 @@ static INLINE void unpack_q3_k(struct sink *s, struct tile_rows row, size_t offs
 
 MM_QUANT_KERNEL(q2_k, 256, 84, true)
 MM_QUANT_KERNEL(q3_k, 256, 110, false)
-MM_QUANT_KERNEL(q5_k, 256, 176, true)
-MM_QUANT_KERNEL(q6_k, 256, 210, false)
+MM_TILED_QUANT_KERNEL(q5_k, 256, 176, true)
+MM_TILED_QUANT_KERNEL(q6_k, 256, 210, false)
 
 #endif

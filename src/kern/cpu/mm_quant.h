@@ -327,8 +327,8 @@ struct mm_format {
     int values;         /* of a stored block */
     size_t block_bytes; /* likewise */
     bool mins;
-    panel_fn *unpack;
-    direct_fn *direct[3]; /* for 1, 2 and 4 input rows */
+    panel_fn *unpack[2];     /* of rows as the file has them, and of tiles (NULL: none of this type) */
+    direct_fn *direct[2][3]; /* likewise; for 1, 2 and 4 input rows */
 };
 
 static INLINE void multiply_direct(int values, size_t block_bytes, unpack_fn *unpack, struct tile_rows rows, size_t ahead,
@@ -402,8 +402,8 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
             int values = w->n_in - at < PANEL_VALUES ? w->n_in - at : PANEL_VALUES;
             size_t offset = (size_t)(at / format->values) * format->block_bytes;
             for (int v = 0; v < NV; v++) {
-                struct tile_rows rows = {tile.first + (size_t)(v * LANES) * tile.stride, tile.stride};
-                format->unpack(&p, v, rows, ahead, offset, values / format->values);
+                struct tile_rows rows = {tile.first + (size_t)(v * LANES) * tile.stride, tile.stride, tile.tiled};
+                format->unpack[tile.tiled](&p, v, rows, ahead, offset, values / format->values);
             }
             multiply_all(&p, row, n_rows, at, values / BLOCK, acc);
             if (format->mins)
@@ -414,36 +414,53 @@ static void mm_panel(const struct mm_format *format, const struct mm_weight *w, 
     }
 }
 
-/* The kernel mm_<name>_<isa> of a weight type, from unpack_<name>: values and bytes of a stored block. */
-#define MM_DIRECT(name, R, values, bytes) \
-    static NOINLINE void direct_##name##_##R(struct tile_rows rows, size_t ahead, int n_in, \
-                                             const struct mm_row *const row[MD], float f[MD][LANES]) \
+#define MM_DIRECT(name, R, values, bytes, prefix, is_tiled) \
+    static NOINLINE void prefix##_##name##_##R(struct tile_rows rows, size_t ahead, int n_in, \
+                                               const struct mm_row *const row[MD], float f[MD][LANES]) \
     { \
+        rows.tiled = is_tiled; \
         multiply_direct(values, bytes, unpack_##name, rows, ahead, n_in, row, f, R); \
     }
-#define MM_QUANT_KERNEL(name, values, bytes, has_mins) \
-    MM_DIRECT(name, 1, values, bytes) \
-    MM_DIRECT(name, 2, values, bytes) \
-    MM_DIRECT(name, 4, values, bytes) \
-    static NOINLINE void panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset, \
-                                      int n_blocks) \
+#define MM_LAYOUT(name, values, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 1, values, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 2, values, bytes, prefix, is_tiled) \
+    MM_DIRECT(name, 4, values, bytes, prefix, is_tiled) \
+    static NOINLINE void prefix##_panel_##name(struct panel *p, int v, struct tile_rows rows, size_t ahead, size_t offset, \
+                                               int n_blocks) \
     { \
         struct sink s; \
         s.n_direct = 0; \
         s.panel = p; \
         s.v = v; \
         s.ahead.next = (uintptr_t)rows.first + ahead + LANES * offset; \
+        rows.tiled = is_tiled; \
         unpack_##name(&s, rows, offset, n_blocks); \
-    } \
+    }
+#define MM_ENTRY(name, ...) \
     void MM_NAME(name)(const struct mm_weight *w, const struct mm_row *row, int n_rows, bool accumulate, int64_t begin, \
                        int64_t end) \
     { \
-        static const struct mm_format format = {values, bytes, has_mins, panel_##name, \
-                                                {direct_##name##_1, direct_##name##_2, direct_##name##_4}}; \
+        static const struct mm_format format = {__VA_ARGS__}; \
         if (n_rows <= MD) \
-            mm_direct(format.direct, w, row, n_rows, accumulate, begin, end); \
+            mm_direct(format.direct[w->tiled], w, row, n_rows, accumulate, begin, end); \
         else \
             mm_panel(&format, w, row, n_rows, accumulate, begin, end); \
     }
+
+/* The kernel mm_<name>_<isa> of a weight type, from unpack_<name>: values and bytes of a stored block. */
+#define MM_QUANT_KERNEL(name, values, bytes, has_mins) \
+    MM_LAYOUT(name, values, bytes, file, false) \
+    MM_ENTRY(name, values, bytes, has_mins, {file_panel_##name}, {{file_##name##_1, file_##name##_2, file_##name##_4}})
+
+/* The same of a type that has a tiled layout (kern/tile.h) where the tier has one. */
+#if defined(V_TILES)
+#define MM_TILED_QUANT_KERNEL(name, values, bytes, has_mins) \
+    MM_LAYOUT(name, values, bytes, file, false) \
+    MM_LAYOUT(name, values, bytes, tiled, true) \
+    MM_ENTRY(name, values, bytes, has_mins, {file_panel_##name, tiled_panel_##name}, \
+             {{file_##name##_1, file_##name##_2, file_##name##_4}, {tiled_##name##_1, tiled_##name##_2, tiled_##name##_4}})
+#else
+#define MM_TILED_QUANT_KERNEL MM_QUANT_KERNEL
+#endif
 
 #endif

@@ -8,10 +8,11 @@
 
 #include "kern/cpu/mm_types.h"
 
-/* LANES rows of weights, `stride` bytes apart. */
+/* LANES rows of weights, `stride` bytes apart; or, tiled, a tile that begins at `first` (kern/tile.h). */
 struct tile_rows {
     const uint8_t *first;
     size_t stride;
+    bool tiled; /* known at compile time */
 };
 
 /* Every byte of a block is loaded exactly once, through load_words and its like; each prefetches as much of the next tile.
@@ -34,13 +35,21 @@ static INLINE void prefetch_next(struct ahead *s, size_t row_bytes)
 static INLINE void load_words(struct ahead *s, struct tile_rows row, size_t offset, vi out[4])
 {
     prefetch_next(s, 16);
-    v_transpose(row.first + offset, row.stride, out);
+    if (!row.tiled) {
+        v_transpose(row.first + offset, row.stride, out);
+        return;
+    }
+    UNROLL
+    for (size_t c = 0; c < 4; c++)
+        out[c] = v_load(row.first + LANES * (offset + 4 * c));
 }
 
 static INLINE vf load_f16(struct ahead *s, struct tile_rows row, size_t offset)
 {
     uint32_t half[LANES];
     prefetch_next(s, 2);
+    if (row.tiled)
+        return vf_load_f16(row.first + LANES * offset);
     UNROLL
     for (int i = 0; i < LANES; i++) {
         uint16_t h;
@@ -55,6 +64,8 @@ static INLINE vi load_word(struct ahead *s, struct tile_rows row, size_t offset)
 {
     uint32_t word[LANES];
     prefetch_next(s, 4);
+    if (row.tiled)
+        return v_load(row.first + LANES * offset);
     UNROLL
     for (int i = 0; i < LANES; i++)
         memcpy(&word[i], row.first + (size_t)i * row.stride + offset, sizeof word[i]);
@@ -86,11 +97,24 @@ static INLINE vi spread_bits(vi bits, int i)
 
 /* ---- walking over tiles ---- */
 
+/* The rows in which output o of a tiled matrix is: whole tiles, `width` rows of them. */
+static struct tile_rows tiles_around(const struct mm_weight *w, int64_t o, int64_t end, int width, int *skip, int *n)
+{
+    int64_t first = o - o % LANES;
+    if (first + width > w->n_out)
+        first = w->n_out - width;
+    *skip = (int)(o - first);
+    *n = end - o < width - *skip ? (int)(end - o) : width - *skip;
+    return (struct tile_rows){w->data + (size_t)first * w->row_bytes, w->row_bytes, true};
+}
+
 /* A tile of `width` rows for outputs o .. end - 1: it starts at row o, or earlier where fewer than `width` rows follow; a matrix of
    fewer rows than that is taken row by row, the same in all lanes. The next output behind the tile is o + *n. */
 static struct tile_rows tile_at(const struct mm_weight *w, int64_t o, int64_t end, int width, int *skip, int *n)
 {
-    struct tile_rows rows = {w->data + (size_t)o * w->row_bytes, w->row_bytes};
+    if (w->tiled)
+        return tiles_around(w, o, end, width, skip, n);
+    struct tile_rows rows = {w->data + (size_t)o * w->row_bytes, w->row_bytes, false};
     *skip = 0;
     *n = end - o < width ? (int)(end - o) : width;
     if (*n == width)

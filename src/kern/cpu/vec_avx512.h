@@ -9,6 +9,7 @@
 #include "kern/cpu/vec.h"
 
 #define LANES 16
+#define V_TILES /* this tier has a tiled layout (kern/tile.h): the transposition below is half of what unpacking costs */
 typedef __m512i vi;
 typedef __m512 vf;
 
