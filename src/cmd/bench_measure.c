@@ -129,30 +129,74 @@ static int measure_prefill(struct bench_run *r, int32_t n, skua_error *err)
                                                .time = bench_stat_of(r->samples, repeat)}, err);
 }
 
-/* Every step is a sample. */
+#define BESIDE_STEPS 4
+#define BESIDE_BYTES ((size_t)512 << 20)
+
+/* Readings of the bandwidth before, among and behind n steps, but for the last of them: as many steps are not timed. */
+static int32_t beside_groups(int32_t n)
+{
+    return (n + BESIDE_STEPS - 1) / BESIDE_STEPS;
+}
+
+static double read_beside(const struct bench_run *r)
+{
+    return membw_read(r->reader, membw_best(&r->b->bandwidth));
+}
+
+/* Every step is a sample. The memory of a machine that others use as well can be half as fast a second later, so its bandwidth is read
+   again every few steps: rates[i] is what was read before the steps i * BESIDE_STEPS and those that follow, with one more at the end. */
+static int decode_steps(struct bench_run *r, int32_t n, double *samples, double *rates, skua_error *err)
+{
+    struct bench *b = r->b;
+    int rc = 0;
+    for (int32_t k = 0; k < n && !rc; k++) {
+        if (k % BESIDE_STEPS == 0) {
+            *rates++ = read_beside(r);
+            profile_detach(&b->profile);
+            rc = feed(r, 1, SKUA_LOGITS_LAST, NULL, err); /* what the reading has pushed out of the caches */
+        }
+        if (b->opt->profile)
+            profile_attach(&b->profile, b->engine);
+        if (!rc)
+            rc = feed(r, 1, SKUA_LOGITS_LAST, &samples[k], err);
+    }
+    profile_detach(&b->profile);
+    *rates = read_beside(r);
+    return rc;
+}
+
 static int measure_decode(struct bench_run *r, int32_t n, skua_error *err)
 {
     struct bench *b = r->b;
     struct profile step = {0};
     int n_samples = 0, rc = 0;
+    const int groups = beside_groups(n);
+    double *const rates = mem_alloc((size_t)b->opt->repeat * ((size_t)groups + 1) * sizeof *rates);
+    if (!rates)
+        return error_nomem(err, "bandwidths", (size_t)groups * sizeof *rates);
     for (int i = 0; i < b->opt->repeat && !rc; i++) {
         if (!i)
             profile_attach(&step, b->engine);
         rc = settle(r, err);
         profile_detach(&step);
-        if (b->opt->profile)
-            profile_attach(&b->profile, b->engine);
-        for (int32_t k = 0; k < n && !rc; k++)
-            rc = feed(r, 1, SKUA_LOGITS_LAST, &r->samples[n_samples++], err);
-        profile_detach(&b->profile);
+        if (!rc)
+            rc = decode_steps(r, n, r->samples + n_samples, rates + i * (groups + 1), err);
+        n_samples += n;
     }
     const struct kern_cost cost = profile_cost(&step, PROFILE_DECODE);
+    const double bytes = (double)profile_bytes(&cost);
     if (!rc)
         rc = profile_check(&step, err);
     profile_free(&step);
+    for (int k = 0; k < n_samples && !rc; k++) {
+        const double *around = rates + k / n * (groups + 1) + k % n / BESIDE_STEPS;
+        r->ratios[k] = 2 * bytes / (around[0] + around[1]) / r->samples[k];
+    }
+    mem_free(rates);
     if (rc)
         return rc;
-    return add_result(b, (struct bench_result){.kind = BENCH_TG, .depth = r->depth, .tokens = n, .rows = 1, .seqs = 1,
+    const double beside = bench_stat_of(r->ratios, n_samples).median;
+    return add_result(b, (struct bench_result){.kind = BENCH_TG, .depth = r->depth, .tokens = n, .rows = 1, .seqs = 1, .beside = beside,
                                                .time = bench_stat_of(r->samples, n_samples), .bytes = profile_bytes(&cost)}, err);
 }
 
@@ -352,6 +396,8 @@ static uint64_t total_units(const struct bench_options *o)
     for (int32_t d = -1; (d = next_depth(o, d)) >= 0;)
         units = (uint64_t)d;
     units += (uint64_t)o->depth.n * repeat * ((uint64_t)sum(&o->pp) + BENCH_STEP_UNITS * (uint64_t)(sum(&o->tg) + o->tg.n));
+    for (int i = 0; i < o->tg.n; i++)
+        units += (uint64_t)o->depth.n * repeat * BENCH_STEP_UNITS * (uint64_t)beside_groups(o->tg.v[i]);
     units += repeat * BENCH_STEP_UNITS * 4 * (uint64_t)o->batch.n;
     units += bench_speculate_units(o) * BENCH_STEP_UNITS;
     return units + repeat * BENCH_STEP_UNITS * 2 * (BENCH_SEQ_STEPS + 1) * (uint64_t)o->seqs.n;
@@ -379,7 +425,8 @@ static int prepare(struct bench_run *r, skua_error *err)
 {
     const struct bench_options *o = r->b->opt;
     const skua_engine_info info = skua_engine_get_info(r->b->engine);
-    const int32_t feeds = max32(largest(&o->pp), 1 + max32(largest(&o->tg), max32(largest(&o->batch), o->seqs.n ? BENCH_SEQ_STEPS : 0)));
+    const int32_t steps = largest(&o->tg) + beside_groups(largest(&o->tg));
+    const int32_t feeds = max32(largest(&o->pp), 1 + max32(steps, max32(largest(&o->batch), o->seqs.n ? BENCH_SEQ_STEPS : 0)));
     const int32_t deepest = max32(o->pp.n || o->tg.n ? largest(&o->depth) : 0,
         o->batch.n || o->seqs.n || o->n_accept ? (int32_t)o->batch_depth : 0);
     const size_t rows = (size_t)max32(1, max32(largest(&o->batch), largest(&o->seqs))), repeat = (size_t)o->repeat;
@@ -389,7 +436,7 @@ static int prepare(struct bench_run *r, skua_error *err)
         opts_warn("bench", "up to %d tokens are held, more than the %d this model was trained for", r->n_ids, info.n_ctx_train);
     r->logits = mem_alloc(rows * (size_t)info.n_vocab * sizeof *r->logits);
     r->samples = mem_alloc(samples * sizeof *r->samples);
-    r->ratios = mem_alloc(repeat * sizeof *r->ratios);
+    r->ratios = mem_alloc(samples * sizeof *r->ratios);
     r->sorted = mem_alloc(samples * sizeof *r->sorted);
     r->others = mem_calloc((size_t)max32(1, largest(&o->seqs)), sizeof *r->others);
     if (o->n_accept)
@@ -399,6 +446,10 @@ static int prepare(struct bench_run *r, skua_error *err)
     if (!r->logits || !r->samples || !r->ratios || !r->sorted || !r->others)
         return error_nomem(err, "measurements", rows * (size_t)info.n_vocab * sizeof *r->logits);
     int rc = make_ids(r, err);
+    if (!rc && o->tg.n) {
+        const size_t bytes = r->b->bandwidth.bytes < BESIDE_BYTES ? r->b->bandwidth.bytes : BESIDE_BYTES;
+        rc = membw_open(kern_select(NULL), info.n_threads, bytes, &r->reader, err);
+    }
     if (!rc)
         rc = skua_session_create(r->b->engine, r->n_ids, &r->session, err);
     for (int i = 1; i < largest(&o->seqs) && !rc; i++) {
@@ -414,6 +465,7 @@ static void cleanup(struct bench_run *r)
     for (int i = 0; i < r->n_others; i++)
         skua_session_free(r->others[i]);
     skua_session_free(r->session);
+    membw_close(r->reader);
     mem_free(r->others);
     mem_free(r->ids);
     mem_free(r->logits);
@@ -422,10 +474,12 @@ static void cleanup(struct bench_run *r)
     mem_free(r->sorted);
 }
 
-/* Touch every page of the file, so that no measurement pays for that. */
+/* Touch every page of the file, so that no measurement pays for that. Of a repacked one little is used, and the first pass touches that. */
 static int warm_file(const struct bench_run *r, skua_error *err)
 {
     const struct gguf *g = r->b->engine->gguf;
+    if (skua_engine_get_info(r->b->engine).repacked_bytes)
+        return 0;
     for (uint32_t i = 0; i < gguf_shard_count(g); i++) {
         size_t size;
         const volatile uint8_t *p = gguf_shard_data(g, i, &size);

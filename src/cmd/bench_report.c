@@ -76,8 +76,8 @@ static void section(const struct bench *b, enum bench_kind kind, const char *tit
             strbuf_printf(out, "  %6d %7d %9.2f", kind == BENCH_BATCH ? r->rows : r->seqs, r->depth, bench_rate(r));
         spread_text(&r->time, out);
         if (kind == BENCH_TG)
-            strbuf_printf(out, " %9.1f %9.3f %9.2f %6.1f%%", (double)r->bytes * 1e-6, bench_bound(b, r->bytes) * 1e3,
-                          1 / bench_bound(b, r->bytes), percent(b, r));
+            strbuf_printf(out, " %9.1f %9.3f %9.2f %7.1f%% %7.1f%%", (double)r->bytes * 1e-6, bench_bound(b, r->bytes) * 1e3,
+                          1 / bench_bound(b, r->bytes), percent(b, r), 100 * r->beside);
         else if (kind != BENCH_PP)
             strbuf_printf(out, " %9.3f", r->ratio);
         strbuf_putc(out, '\n');
@@ -117,7 +117,7 @@ int bench_text(const struct bench *b, struct strbuf *out, skua_error *err)
 {
     header_text(b, out);
     section(b, BENCH_PP, "prefill\n  tokens   depth       t/s " SPREAD_NAMES, out);
-    section(b, BENCH_TG, "decode, one step\n   steps   depth       t/s " SPREAD_NAMES "        MB  bound ms bound t/s  reached", out);
+    section(b, BENCH_TG, "decode, one step\n   steps   depth       t/s " SPREAD_NAMES "        MB  bound ms bound t/s  reached   beside", out);
     section(b, BENCH_BATCH, "batch, one held step of w rows with the best token of each, and its commit\n"
                 "    rows   depth       t/s " SPREAD_NAMES " T(w)/T(1)", out);
     compare_text(b, out);
@@ -187,6 +187,7 @@ static json_t *result_json(const struct bench *b, const struct bench_result *r)
         rc |= json_object_set_new(o, "bound_ms", json_real(bench_bound(b, r->bytes) * 1e3));
         rc |= json_object_set_new(o, "bound_t_s", json_real(1 / bench_bound(b, r->bytes)));
         rc |= json_object_set_new(o, "percent", json_real(percent(b, r)));
+        rc |= json_object_set_new(o, "percent_beside", json_real(100 * r->beside));
     }
     if (rc) {
         json_decref(o);
@@ -233,7 +234,7 @@ int bench_json(const struct bench *b, struct strbuf *out, skua_error *err)
 
 int bench_csv(const struct bench *b, struct strbuf *out, skua_error *err)
 {
-    strbuf_puts(out, "kind,tokens,depth,rows,seqs,samples,median_ms,min_ms,max_ms,mad_ms,t_s,ratio,bytes,bound_ms,percent\n");
+    strbuf_puts(out, "kind,tokens,depth,rows,seqs,samples,median_ms,min_ms,max_ms,mad_ms,t_s,ratio,bytes,bound_ms,percent,percent_beside\n");
     for (int i = 0; i < b->n_results; i++) {
         const struct bench_result *r = &b->results[i];
         const struct bench_stat *s = &r->time;
@@ -242,9 +243,10 @@ int bench_csv(const struct bench *b, struct strbuf *out, skua_error *err)
         if (r->ratio > 0)
             strbuf_printf(out, "%.6f", r->ratio);
         if (r->bytes)
-            strbuf_printf(out, ",%llu,%.6f,%.3f\n", (unsigned long long)r->bytes, bench_bound(b, r->bytes) * 1e3, percent(b, r));
+            strbuf_printf(out, ",%llu,%.6f,%.3f,%.3f\n", (unsigned long long)r->bytes, bench_bound(b, r->bytes) * 1e3, percent(b, r),
+                          100 * r->beside);
         else
-            strbuf_puts(out, ",,,\n");
+            strbuf_puts(out, ",,,,\n");
     }
     return finish(out, err);
 }

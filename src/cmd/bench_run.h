@@ -17,7 +17,8 @@ struct bench_run {
     int32_t n_ids;
     float *logits;
     double *samples;         /* [n_samples] */
-    double *ratios;          /* [repeat] */
+    double *ratios;          /* [n_samples] */
+    struct membw_reader *reader; /* for --tg */
     double *sorted;          /* [n_samples] */
     struct progress progress;
     uint64_t done;           /* units of progress */

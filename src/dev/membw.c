@@ -47,38 +47,66 @@ static double seconds(struct reading *r, struct pool *pool, pool_fn *fn)
     return (double)(clock_ns() - start) * 1e-9;
 }
 
-static void measure(struct reading *r, struct pool *pool, struct membw *out)
+struct membw_reader {
+    struct reading reading;
+    struct pool *pool;
+};
+
+int membw_open(const struct kern_table *table, int n_threads, size_t bytes, struct membw_reader **out, skua_error *err)
 {
-    seconds(r, pool, fill);
-    for (int run = 0; run < MEMBW_RUNS; run++) /* the ways in turns: what disturbs one disturbs all */
-        for (int way = 0; way < KERN_READ_WAYS; way++) {
-            r->way = (enum kern_read_way)way;
-            double rate = (double)r->bytes / seconds(r, pool, read_pieces);
-            if (rate > out->way[way])
-                out->way[way] = rate;
-        }
+    const size_t size = bytes <= PIECE ? PIECE : (bytes + PIECE - 1) / PIECE * PIECE;
+    struct membw_reader *r = mem_calloc(1, sizeof *r);
+    *out = NULL;
+    if (!r)
+        return error_nomem(err, "bandwidth buffer", sizeof *r);
+    void *p = fault_io() ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        mem_free(r);
+        return error_nomem(err, "bandwidth buffer", size);
+    }
+    r->reading = (struct reading){.table = table, .buffer = p, .bytes = size};
+    int rc = pool_create(n_threads, &r->pool);
+    if (rc) {
+        membw_close(r);
+        return rc == SKUA_ENOMEM ? error_nomem(err, "thread pool", 0)
+                                 : error_set(err, rc, "cannot start %d threads (1 to %d are possible)", n_threads, POOL_MAX_THREADS);
+    }
+    seconds(&r->reading, r->pool, fill);
+    *out = r;
+    return 0;
+}
+
+double membw_read(struct membw_reader *r, enum kern_read_way way)
+{
+    r->reading.way = way;
+    return (double)r->reading.bytes / seconds(&r->reading, r->pool, read_pieces);
+}
+
+void membw_close(struct membw_reader *r)
+{
+    if (!r)
+        return;
+    pool_destroy(r->pool);
+    munmap(r->reading.buffer, r->reading.bytes);
+    mem_free(r);
 }
 
 int membw_measure(const struct kern_table *table, int n_threads, size_t bytes, struct membw *out, skua_error *err)
 {
-    struct pool *pool;
-    size_t size = bytes <= PIECE ? PIECE : (bytes + PIECE - 1) / PIECE * PIECE;
-    *out = (struct membw){.bytes = size, .n_threads = n_threads};
-    void *p = fault_io() ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return error_nomem(err, "bandwidth buffer", size);
-    struct reading r = {.table = table, .buffer = p, .bytes = size};
-    int rc = pool_create(n_threads, &pool);
-    if (!rc) {
-        measure(&r, pool, out);
-        pool_destroy(pool);
-    } else if (rc == SKUA_ENOMEM) {
-        error_nomem(err, "thread pool", 0);
-    } else {
-        error_set(err, rc, "cannot start %d threads (1 to %d are possible)", n_threads, POOL_MAX_THREADS);
-    }
-    munmap(p, size);
-    return rc;
+    struct membw_reader *r;
+    *out = (struct membw){.n_threads = n_threads};
+    int rc = membw_open(table, n_threads, bytes, &r, err);
+    if (rc)
+        return rc;
+    out->bytes = r->reading.bytes;
+    for (int run = 0; run < MEMBW_RUNS; run++) /* the ways in turns: what disturbs one disturbs all */
+        for (int way = 0; way < KERN_READ_WAYS; way++) {
+            double rate = membw_read(r, (enum kern_read_way)way);
+            if (rate > out->way[way])
+                out->way[way] = rate;
+        }
+    membw_close(r);
+    return 0;
 }
 
 enum kern_read_way membw_best(const struct membw *m)

@@ -18,6 +18,12 @@ struct membw {
    SKUA_ENOMEM; SKUA_EARG, SKUA_ELIMIT for the threads. Memory and threads are given back at the end. */
 int membw_measure(const struct kern_table *table, int n_threads, size_t bytes, struct membw *out, skua_error *err);
 
+/* The same buffer and threads kept, for readings between other work. */
+struct membw_reader;
+int  membw_open(const struct kern_table *table, int n_threads, size_t bytes, struct membw_reader **out, skua_error *err); /* as above */
+double membw_read(struct membw_reader *r, enum kern_read_way way); /* bytes per second of one run */
+void membw_close(struct membw_reader *r); /* NULL allowed */
+
 /* The best way, and its name ("plain", "streams", "prefetch"). */
 enum kern_read_way membw_best(const struct membw *m);
 const char *membw_way_name(enum kern_read_way way);
