@@ -64,6 +64,8 @@ typedef struct skua_engine_params {
     const char *kv_type;           /* "F16" (default, NULL), "F32", "BF16", "Q8_0"; the reference precision always uses F32 */
     int32_t max_rows;              /* rows per forward pass; 0: 512 */
     enum skua_repack repack;
+    void (*on_progress)(void *user, uint64_t done, uint64_t total); /* bytes repacked; called while opening. NULL: nobody is told */
+    void *progress_user;
 } skua_engine_params;
 
 /* Map and check the model, start the threads. params may be NULL. The engine and all its sessions are used by one thread at a

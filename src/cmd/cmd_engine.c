@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "cmd/opts.h"
+#include "cmd/term.h"
 
 int engine_option(struct engine_options *o, int c, const char *arg, skua_error *err)
 {
@@ -50,18 +51,30 @@ int engine_option(struct engine_options *o, int c, const char *arg, skua_error *
     return rc ? rc : 1;
 }
 
+static void show_progress(void *user, uint64_t done, uint64_t total)
+{
+    struct progress *p = user;
+    if (!p->label)
+        progress_begin(p, "loading", total);
+    progress_set(p, done);
+}
+
 int engine_open(const struct engine_options *o, const char *command, skua_engine **e, skua_error *err)
 {
     const char *tier = getenv("SKUA_CPU");
     skua_engine_params p = {.n_threads = (int32_t)o->threads, .n_threads_prefill = (int32_t)o->threads_prefill,
                             .precision = o->precision, .cpu_tier = tier && *tier ? tier : NULL, .kv_type = o->kv_type,
-                            .repack = o->repack};
+                            .repack = o->repack, .on_progress = o->on_progress ? o->on_progress : show_progress};
+    struct progress line = {0};
     char *model = NULL;
     *e = NULL;
+    p.progress_user = o->on_progress ? o->progress_user : &line;
     int rc = opts_model(o->model, &model, err);
     if (!rc)
         rc = skua_engine_open(model, &p, e, err);
     mem_free(model);
+    if (line.label)
+        progress_end(&line);
     if (rc)
         return rc;
     const char *w = skua_engine_get_info(*e).warnings;

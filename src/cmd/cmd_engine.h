@@ -13,6 +13,8 @@ struct engine_options {
     const char *kv_type;
     enum skua_precision precision;
     enum skua_repack repack;
+    void (*on_progress)(void *user, uint64_t done, uint64_t total); /* of engine_open; NULL: a line on the terminal */
+    void *progress_user;
 };
 
 #define ENGINE_SHORTS "m:c:t:"

@@ -124,7 +124,7 @@ static int describe_refused(struct inspect_report *r, const skua_error *engine_e
 int inspect_gather(struct inspect_report *r, const struct inspect_options *opt, skua_error *err)
 {
     *r = (struct inspect_report){.opt = opt};
-    skua_engine_params params = {.n_threads = 1, .kv_type = opt->kv_type};
+    skua_engine_params params = {.n_threads = 1, .kv_type = opt->kv_type, .repack = SKUA_REPACK_OFF};
     skua_error engine_error = {0};
     if (skua_engine_open(opt->path, &params, &r->engine, &engine_error))
         return describe_refused(r, &engine_error, err);

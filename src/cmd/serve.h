@@ -93,6 +93,7 @@ struct serve {
     struct http_server *http;
     skua_error socket_error;  /* why the socket thread ended */
     _Atomic int state;        /* enum serve_state */
+    _Atomic int loaded;       /* while loading: thousandths of what is to be repacked */
     double started;
 
     skua_engine *engine;

@@ -126,7 +126,10 @@ static void unwell(struct serve_call *c, const char *code, const char *status, c
     api_error_set(&e, 503, code, NULL, "%s", message);
     strbuf_puts(&out, "{\"error\":");
     api_error_object(API_OTHER, &e, &out);
-    strbuf_printf(&out, ",\"status\":\"%s\"%s}", status, strcmp(status, "loading") ? "" : ",\"progress\":0.0");
+    strbuf_printf(&out, ",\"status\":\"%s\"", status);
+    if (!strcmp(status, "loading"))
+        strbuf_printf(&out, ",\"progress\":%.3f", atomic_load(&c->s->loaded) / 1000.0);
+    strbuf_putc(&out, '}');
     serve_reply(c, 503, NULL, &out);
     strbuf_free(&out);
 }

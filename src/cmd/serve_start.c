@@ -145,9 +145,17 @@ static void set_env(struct serve *s)
 
 /* ---- parts ---- */
 
+static void note_loading(void *user, uint64_t done, uint64_t total)
+{
+    struct serve *s = user;
+    atomic_store(&s->loaded, total ? (int)(done * 1000 / total) : 0);
+}
+
 static int open_engine(struct serve *s, skua_error *err)
 {
     struct sampler_settings settings;
+    s->opt.engine.on_progress = note_loading;
+    s->opt.engine.progress_user = s;
     int rc = engine_open(&s->opt.engine, "serve", &s->engine, err);
     if (!rc)
         rc = draft_attach(&s->opt.draft, "serve", s->engine, false, err);
@@ -253,8 +261,9 @@ void serve_say(struct serve *s)
     const struct serve_options *o = &s->opt;
     const char *open = strchr(o->host, ':') ? "[" : "", *close = *open ? "]" : "";
     serve_log(s, "listening on http://%s%s%s:%d", open, o->host, close, http_server_port(s->http));
-    serve_log(s, "model %s (%s, %.2f GB, %.0f M parameters, numeric mode %s), context %d", s->model_id,
-              s->quantization, (double)skua_engine_get_info(s->engine).file_bytes / 1e9, (double)s->env.facts.n_params / 1e6,
+    const skua_engine_info info = skua_engine_get_info(s->engine);
+    serve_log(s, "model %s (%s, %.2f GB, %.2f GB of it repacked, %.0f M parameters, numeric mode %s), context %d", s->model_id,
+              s->quantization, (double)info.file_bytes / 1e9, (double)info.repacked_bytes / 1e9, (double)s->env.facts.n_params / 1e6,
               s->numeric_mode, s->env.n_ctx);
     serve_log(s, "%d answers at a time (up to %.0f MB each), %lld may wait; cache %.0f MB in memory%s%s", s->n_parallel,
               (double)session_bytes(s) / 1e6, (long long)o->queue, (double)s->cache_ram / 1e6, o->cache_disk ? ", files in " : "",

@@ -52,6 +52,8 @@ struct dev {
     const char *kernels;     /* the tier in use: "avx512vnni", ... */
     int n_threads, n_threads_prefill; /* for passes of up to 16 rows, and for larger ones */
     bool tiling;             /* the caller's to set: matrices that fit are tiled when they are bound (model/bind.h) */
+    void (*on_tiled)(void *user, size_t bytes); /* NULL, or called after each such matrix. The caller's to set */
+    void *on_tiled_user;
     size_t allocated_bytes;  /* live buf_alloc memory */
     dev_observer *observer;  /* NULL: nobody watches. The caller's to set between runs; results do not depend on it */
     void *observer_user;

@@ -94,9 +94,28 @@ static uint64_t tiled_bytes(const skua_engine *e)
     return sum;
 }
 
-static void choose_layout(skua_engine *e, enum skua_repack repack)
+struct repacking {
+    const skua_engine_params *p;
+    uint64_t done, total;
+};
+
+static void on_tiled(void *user, size_t bytes)
 {
-    e->dev->tiling = repack == SKUA_REPACK_ON || (repack == SKUA_REPACK_AUTO && tiled_bytes(e) <= cpu_memory_available() / 2);
+    struct repacking *r = user;
+    r->done += bytes;
+    r->p->on_progress(r->p->progress_user, r->done < r->total ? r->done : r->total, r->total);
+}
+
+static int bind_weights(skua_engine *e, const skua_engine_params *p, skua_error *err)
+{
+    struct dev *d = e->dev;
+    struct repacking r = {.p = p, .total = tiled_bytes(e)};
+    d->tiling = p->repack == SKUA_REPACK_ON || (p->repack == SKUA_REPACK_AUTO && r.total <= cpu_memory_available() / 2);
+    d->on_tiled = p->on_progress ? on_tiled : NULL;
+    d->on_tiled_user = &r;
+    int rc = weights_bind(e->gguf, &e->config, d, &e->weights, err);
+    d->on_tiled = NULL;
+    return rc;
 }
 
 /* What the file is, in order of cost: shape, names, tokenizer, weights. */
@@ -111,9 +130,8 @@ static int bind_file(skua_engine *e, const skua_engine_params *p, skua_error *er
         rc = vocab_load(e->gguf, &e->tokenizer, err);
     if (!rc)
         rc = mark_samplable(e, err);
-    choose_layout(e, p->repack);
     if (!rc)
-        rc = weights_bind(e->gguf, &e->config, e->dev, &e->weights, err);
+        rc = bind_weights(e, p, err);
     return rc ? rc : warn_of_vocabulary(e, err);
 }
 

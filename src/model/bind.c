@@ -104,6 +104,8 @@ void bind_tiles(struct binder *b, const struct gguf_tensor *t, struct kern_weigh
     f->tiles[f->n_tiles++] = tiles;
     w->tiles = (struct kern_view){tiles, 0};
     gguf_forget(b->g, t);
+    if (b->dev->on_tiled)
+        b->dev->on_tiled(b->dev->on_tiled_user, tiles->size);
 }
 
 void bind_matrix(struct binder *b, int block, const char *role, int64_t n_in, int64_t n_out, int64_t n_expert, struct kern_weight *w)

@@ -63,6 +63,7 @@ done <<'CASES'
 --threads is '257'|run --threads 257 x
 --threads is 'two'|logits --ids 1 -t two
 --precision 'double' is unknown; expected auto or reference|run --precision double x
+--repack 'yes' is unknown; expected auto, on or off|run --repack yes x
 --precision '' is unknown|logits --ids 1 --precision ''
 --temp is '-1', expected a number from 0 to 2|run --temp -1 x
 --temp is '2.5', expected a number from 0 to 2|run --temp 2.5 x

@@ -10,7 +10,7 @@ figured() { [ "$(wc -l <"$WORK/err")" -eq 1 ] && grep -qE "$figures$1\$" "$WORK/
 
 # ---- the answer, exactly, however it is asked for ----
 
-for options in "" --think --no-think "--precision reference" "--precision auto" "--kv-type F32" "--kv-type Q8_0" "-t 1" "-t 2" "-t 3" "-c 100" "--ctx 4k" \
+for options in "" --think --no-think "--repack on" "--repack off" "--precision reference" "--precision auto" "--kv-type F32" "--kv-type Q8_0" "-t 1" "-t 2" "-t 3" "-c 100" "--ctx 4k" \
     "-n 100" "--max-tokens 100" "--temperature 0" "--seed 5" "--no-think --system=Answer." "--top-k 1 --temp 1 --no-think"; do
     run run --temp 0 $options "$question"
     check "run $options: status $status, '$(cat "$WORK/out")', $(cat "$WORK/err")" '[ $status -eq 0 ] && is "$answer$newline" && figured "end token"'
