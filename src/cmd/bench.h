@@ -46,7 +46,7 @@ struct bench_result {
     struct bench_stat time; /* pp: of the whole prompt; otherwise of one step */
     double ratio;           /* batch: T(rows) / T(1); seqs: tokens/s of all over those of one sequence; 0: none */
     uint64_t bytes;         /* tg: that a step touches; 0: not counted */
-    double beside;          /* tg: the least time that the bandwidth just before and behind allows over the time of steps, the median; 0: none */
+    double beside;          /* tg: least time by the bandwidth just before and behind a step, over its time; the median */
 };
 
 /* Tokens that one measured unit of time yields: of the prompt, or of a step. */

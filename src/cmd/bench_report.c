@@ -117,7 +117,8 @@ int bench_text(const struct bench *b, struct strbuf *out, skua_error *err)
 {
     header_text(b, out);
     section(b, BENCH_PP, "prefill\n  tokens   depth       t/s " SPREAD_NAMES, out);
-    section(b, BENCH_TG, "decode, one step\n   steps   depth       t/s " SPREAD_NAMES "        MB  bound ms bound t/s  reached   beside", out);
+    section(b, BENCH_TG, "decode, one step\n   steps   depth       t/s " SPREAD_NAMES
+            "        MB  bound ms bound t/s  reached   beside", out);
     section(b, BENCH_BATCH, "batch, one held step of w rows with the best token of each, and its commit\n"
                 "    rows   depth       t/s " SPREAD_NAMES " T(w)/T(1)", out);
     compare_text(b, out);
@@ -234,7 +235,8 @@ int bench_json(const struct bench *b, struct strbuf *out, skua_error *err)
 
 int bench_csv(const struct bench *b, struct strbuf *out, skua_error *err)
 {
-    strbuf_puts(out, "kind,tokens,depth,rows,seqs,samples,median_ms,min_ms,max_ms,mad_ms,t_s,ratio,bytes,bound_ms,percent,percent_beside\n");
+    strbuf_puts(out, "kind,tokens,depth,rows,seqs,samples,median_ms,min_ms,max_ms,mad_ms,t_s,ratio,bytes,bound_ms,percent,"
+                     "percent_beside\n");
     for (int i = 0; i < b->n_results; i++) {
         const struct bench_result *r = &b->results[i];
         const struct bench_stat *s = &r->time;
@@ -243,8 +245,8 @@ int bench_csv(const struct bench *b, struct strbuf *out, skua_error *err)
         if (r->ratio > 0)
             strbuf_printf(out, "%.6f", r->ratio);
         if (r->bytes)
-            strbuf_printf(out, ",%llu,%.6f,%.3f,%.3f\n", (unsigned long long)r->bytes, bench_bound(b, r->bytes) * 1e3, percent(b, r),
-                          100 * r->beside);
+            strbuf_printf(out, ",%llu,%.6f,%.3f,%.3f\n", (unsigned long long)r->bytes, bench_bound(b, r->bytes) * 1e3,
+                          percent(b, r), 100 * r->beside);
         else
             strbuf_puts(out, ",,,,\n");
     }
