@@ -168,8 +168,10 @@ static grammar_expr parameter(struct grammar_builder *b, const struct tool_def *
 {
     grammar_expr value = text;
     if (typed && (key->types & TOOL_STRING)) {
-        grammar_expr listed = listed_value(b, key->schema);
-        value = listed ? listed : text;
+        grammar_expr listed = listed_value(b, key->schema), shaped = 0;
+        if (!listed && key->types == TOOL_STRING)
+            shaped = grammar_schema_text(b, def->parameters, key->schema, true, warnings);
+        value = listed ? listed : shaped ? grammar_seq2(b, shaped, literal(b, "\n</parameter>")) : text;
     } else if (typed) {
         value = grammar_seq2(b, grammar_schema(b, def->parameters, key->schema, true, warnings), literal(b, "\n</parameter>"));
     }

@@ -122,6 +122,15 @@ static void names_free(struct serve_names *names)
     names->n = 0;
 }
 
+/* A name that is said in answers and log lines, or compared with a header. */
+static int add_plain_name(struct serve_names *names, const char *flag, const char *s, bool blanks, skua_error *err)
+{
+    for (size_t i = 0; s[i]; i++)
+        if ((unsigned char)s[i] < ' ' || s[i] == 0x7f || (s[i] == ' ' && !blanks))
+            return error_set(err, SKUA_EARG, "%s: %s at byte %zu of the name", flag, s[i] == ' ' ? "a blank" : "a control character", i);
+    return names_add(names, flag, s, strlen(s), err);
+}
+
 /* Keys travel in a header's value: what cannot be there can never be given by a client. */
 static int add_key(struct serve_options *o, const char *flag, const char *s, size_t n, skua_error *err)
 {
@@ -136,6 +145,8 @@ static int add_key_file(struct serve_options *o, const char *path, skua_error *e
     char *text = NULL;
     size_t n = 0, before = o->keys.n;
     int rc = file_read_all(path, MAX_KEY_FILE, &text, &n, err);
+    if (!rc && strlen(text) != n)
+        rc = error_set(err, SKUA_EARG, "--api-key-file %s: byte %zu is zero; expected text, one key per line", path, strlen(text));
     for (char *line = text; !rc && line && *line;) {
         size_t length = strcspn(line, "\r\n");
         char *next = line + length + (line[length] != '\0');
@@ -286,7 +297,7 @@ static int work_option(struct serve_options *o, int c, const char *arg, skua_err
 static int plain_option(struct serve_options *o, int c, const char *arg, skua_error *err)
 {
     switch (c) {
-    case OPT_ALIAS: return names_add(&o->aliases, "--alias", arg, strlen(arg), err);
+    case OPT_ALIAS: return add_plain_name(&o->aliases, "--alias", arg, true, err);
     case OPT_STRICT_MODEL: o->strict_model = true; return 0;
     case OPT_HOST: o->host = arg; return 0;
     case OPT_PORT: return opt_i64("--port", arg, 0, 65535, &o->port, err);
@@ -294,7 +305,7 @@ static int plain_option(struct serve_options *o, int c, const char *arg, skua_er
     case OPT_KEY_FILE: return add_key_file(o, arg, err);
     case OPT_ALLOW_UNAUTH: o->allow_unauthenticated = true; return 0;
     case OPT_CORS: return add_origins(o, arg, err);
-    case OPT_ALLOW_HOST: return names_add(&o->hosts, "--allow-host", arg, strlen(arg), err);
+    case OPT_ALLOW_HOST: return add_plain_name(&o->hosts, "--allow-host", arg, false, err);
     case OPT_PUBLIC_METRICS: o->public_metrics = true; return 0;
     case OPT_MAX_CONNECTIONS: return opt_i64("--max-connections", arg, 1, 65536, &o->max_connections, err);
     case OPT_MAX_BODY: return opt_i64("--max-body-mb", arg, 1, 4096, &o->max_body_mb, err);

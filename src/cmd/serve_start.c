@@ -109,7 +109,8 @@ static void describe_drafters(struct serve *s)
     s->env.drafters = *out ? out : NULL;
     if (*out) {
         s->env.facts.draft_type = out;
-        s->env.facts.draft_file = s->opt.draft.params.source;
+        s->env.facts.draft_file = !strcmp(out, "mtp") || !strcmp(out, "lookup") || !strcmp(s->opt.draft.params.source, "auto")
+                                      ? NULL : s->opt.draft.params.source; /* a file's name, if there is one */
         s->env.facts.draft_verdict = "armed";
     }
 }

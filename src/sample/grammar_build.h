@@ -63,6 +63,9 @@ grammar_expr grammar_text_until(struct grammar_builder *b, const char *literal, 
 /* A JSON value that schema describes, as grammar_from_schema. References are resolved in document (which schema is, or is a part of);
    neither is needed afterwards. NULL schema: any JSON object. */
 grammar_expr grammar_schema(struct grammar_builder *b, const json_t *document, const json_t *schema, bool strict, struct strbuf *warnings);
+/* The text of a string that schema describes, as it is, without quotes and escapes. 0 without an error: any text, or not only strings. */
+grammar_expr grammar_schema_text(struct grammar_builder *b, const json_t *document, const json_t *schema, bool strict,
+                                 struct strbuf *warnings);
 /* What a GBNF text describes; what a regular expression matches as a whole. */
 grammar_expr grammar_gbnf(struct grammar_builder *b, const char *text, size_t n);
 grammar_expr grammar_regex(struct grammar_builder *b, const char *pattern, size_t n);

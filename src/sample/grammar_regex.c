@@ -16,7 +16,8 @@
 struct regex {
     struct grammar_builder *b;
     const char *start, *at, *end;
-    bool json; /* characters as in a JSON string, and a search instead of a match */
+    bool json;  /* characters as in a JSON string */
+    bool found; /* a search instead of a match */
     int groups;
 };
 
@@ -339,13 +340,17 @@ static void add(struct regex *p, struct exprs *x, grammar_expr e)
 }
 
 /* Anything: before and behind what is searched for. */
-static grammar_expr anything(struct regex *p) { return grammar_repeat(p->b, chars(p, NULL, 0, true), 0, GRAMMAR_UNLIMITED); }
+static grammar_expr anything(struct regex *p)
+{
+    static const struct grammar_range tag = {'<', '<'};
+    return grammar_repeat(p->b, chars(p, &tag, p->json ? 0 : 1, true), 0, GRAMMAR_UNLIMITED);
+}
 
 static grammar_expr sequence(struct regex *p)
 {
     struct exprs x = {0};
     const bool outer = p->groups == 0;
-    bool open_end = p->json && outer;
+    bool open_end = p->found && outer;
     if (outer && p->at < p->end && *p->at == '^')
         p->at++;
     else if (open_end)
@@ -379,20 +384,21 @@ static grammar_expr alternatives(struct regex *p)
     return e;
 }
 
-static grammar_expr whole(struct grammar_builder *b, const char *pattern, size_t n, bool json)
+static grammar_expr compile(struct grammar_builder *b, const char *pattern, size_t n, bool json, bool found)
 {
     skua_error err;
     if (grammar_builder_error(b, &err))
         return 0;
-    struct regex p = {.b = b, .start = pattern, .at = pattern, .end = pattern + n, .json = json};
+    struct regex p = {.b = b, .start = pattern, .at = pattern, .end = pattern + n, .json = json, .found = found};
     const grammar_expr e = alternatives(&p);
     if (!b->err.code && p.at < p.end)
         return malformed(&p, p.at, "a ')' without its group");
     return b->err.code ? 0 : e;
 }
 
-grammar_expr grammar_regex(struct grammar_builder *b, const char *pattern, size_t n) { return whole(b, pattern, n, false); }
-grammar_expr grammar_regex_json(struct grammar_builder *b, const char *pattern, size_t n) { return whole(b, pattern, n, true); }
+grammar_expr grammar_regex(struct grammar_builder *b, const char *pattern, size_t n) { return compile(b, pattern, n, false, false); }
+grammar_expr grammar_regex_json(struct grammar_builder *b, const char *pattern, size_t n) { return compile(b, pattern, n, true, true); }
+grammar_expr grammar_regex_found(struct grammar_builder *b, const char *pattern, size_t n) { return compile(b, pattern, n, false, true); }
 
 int grammar_from_regex(const char *pattern, size_t n, struct grammar **out, skua_error *err)
 {

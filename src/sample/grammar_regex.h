@@ -8,4 +8,7 @@
    anchored. */
 grammar_expr grammar_regex_json(struct grammar_builder *b, const char *pattern, size_t n);
 
+/* The same in a string that is written as it is and ends at a tag: what stands around the match has no '<'. */
+grammar_expr grammar_regex_found(struct grammar_builder *b, const char *pattern, size_t n);
+
 #endif

@@ -359,6 +359,43 @@ static grammar_expr compile(struct schema_compiler *c, const json_t *schema)
     return c->b->err.code ? 0 : root;
 }
 
+/* The text of a string; see grammar_build.h. */
+static grammar_expr compile_text(struct schema_compiler *c, const json_t *schema)
+{
+    const json_t *alone = NULL;
+    uint32_t place = GRAMMAR_NONE;
+    for (int links = 0; json_is_object(schema) && links < 64; links++) { /* each at its own place; a circle of them describes nothing */
+        if (!schema_check_keywords(c, schema, place))
+            return 0;
+        schema = schema_flatten(c, schema, place, &alone, &place);
+        if (!alone)
+            break;
+        schema = alone;
+        alone = NULL;
+    }
+    if (!json_is_object(schema) || json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf")
+        || schema_types(c, schema, place) != TYPE_STRING || json_is_true(json_object_get(schema, "nullable")) || c->b->err.code)
+        return 0;
+    return schema_string(c, schema, place);
+}
+
+static grammar_expr compile_with(struct schema_compiler *c, const json_t *schema,
+                                 grammar_expr (*how)(struct schema_compiler *c, const json_t *schema))
+{
+    grammar_expr e = 0;
+    if (grammar_index_init(&c->index, 16))
+        error_nomem(&c->b->err, "schema", 0);
+    else
+        e = how(c, schema);
+    for (size_t i = 0; i < c->n_merged; i++)
+        json_decref(c->merged[i]);
+    mem_free(c->merged);
+    mem_free(c->items);
+    mem_free(c->places);
+    grammar_index_free(&c->index);
+    return e;
+}
+
 grammar_expr grammar_schema(struct grammar_builder *b, const json_t *document, const json_t *schema, bool strict, struct strbuf *warnings)
 {
     skua_error err;
@@ -367,18 +404,15 @@ grammar_expr grammar_schema(struct grammar_builder *b, const json_t *document, c
     if (!schema)
         return gjson_any_object(b, JSON_VALUE_DEPTH);
     struct schema_compiler c = {.b = b, .document = document, .strict = strict, .warnings = warnings};
-    grammar_expr e = 0;
-    if (grammar_index_init(&c.index, 16))
-        error_nomem(&b->err, "schema", 0);
-    else
-        e = compile(&c, schema);
-    for (size_t i = 0; i < c.n_merged; i++)
-        json_decref(c.merged[i]);
-    mem_free(c.merged);
-    mem_free(c.items);
-    mem_free(c.places);
-    grammar_index_free(&c.index);
-    return e;
+    return compile_with(&c, schema, compile);
+}
+
+grammar_expr grammar_schema_text(struct grammar_builder *b, const json_t *document, const json_t *schema, bool strict,
+                                 struct strbuf *warnings)
+{
+    skua_error err;
+    struct schema_compiler c = {.b = b, .document = document, .strict = strict, .raw = true, .warnings = warnings};
+    return !schema || grammar_builder_error(b, &err) ? 0 : compile_with(&c, schema, compile_text);
 }
 
 int grammar_from_schema(const json_t *schema, bool strict, struct strbuf *warnings, struct grammar **out, skua_error *err)

@@ -21,6 +21,7 @@ struct schema_compiler {
     struct grammar_builder *b;
     const json_t *document;
     bool strict;
+    bool raw; /* strings are written as they are, without quotes and escapes */
     struct strbuf *warnings;
     struct schema_place *places;
     size_t n_places, cap_places;

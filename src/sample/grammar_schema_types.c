@@ -44,10 +44,19 @@ static const struct { const char *name, *pattern; } formats[] = {
     {"ipv4", OCTET "(?:\\." OCTET "){3}"},
 };
 
-static grammar_expr quoted(struct grammar_builder *b, grammar_expr inside)
+static grammar_expr quoted(const struct schema_compiler *c, grammar_expr inside)
 {
+    struct grammar_builder *b = c->b;
     const grammar_expr parts[] = {text(b, "\""), inside, text(b, "\"")};
-    return grammar_rule_of(b, "string", grammar_seq(b, parts, 3));
+    return grammar_rule_of(b, "string", c->raw ? inside : grammar_seq(b, parts, 3));
+}
+
+/* A string of so many characters, any of them. */
+static grammar_expr counted(const struct schema_compiler *c, uint32_t min, uint32_t max)
+{
+    if (!c->raw)
+        return gjson_counted_string(c->b, min, max);
+    return min == 0 && max == GRAMMAR_UNLIMITED ? 0 : grammar_repeat(c->b, grammar_chars(c->b, NULL, 0, true), min, max);
 }
 
 static grammar_expr with_pattern(struct schema_compiler *c, const json_t *pattern, uint32_t place)
@@ -57,16 +66,18 @@ static grammar_expr with_pattern(struct schema_compiler *c, const json_t *patter
         schema_fail(c, place, "pattern", SKUA_EARG, "expected a string");
         return 0;
     }
-    const grammar_expr inside = grammar_regex_json(b, json_string_value(pattern), json_string_length(pattern));
+    const char *regex = json_string_value(pattern);
+    const size_t n = json_string_length(pattern);
+    const grammar_expr inside = c->raw ? grammar_regex_found(b, regex, n) : grammar_regex_json(b, regex, n);
     const skua_error err = b->err;
     if (err.code == SKUA_EARG ||
         err.code == SKUA_EUNSUPPORTED) { /* say where; a pattern that is not understood is as good as unsupported */
         b->err.code = 0;
         if (!c->strict)
-            return schema_unsupported(c, place, "pattern", err.message) ? gjson_string(b) : 0;
+            return schema_unsupported(c, place, "pattern", err.message) ? counted(c, 0, GRAMMAR_UNLIMITED) : 0;
         schema_fail(c, place, "pattern", err.code, err.message);
     }
-    return quoted(b, inside);
+    return quoted(c, inside);
 }
 
 grammar_expr schema_string(struct schema_compiler *c, const json_t *schema, uint32_t place)
@@ -81,7 +92,7 @@ grammar_expr schema_string(struct schema_compiler *c, const json_t *schema, uint
     if (format && f == n_formats && !schema_unsupported(c, place, "format", "the formats are date, time, date-time, uuid, email, ipv4"))
         return 0;
     if (!pattern && f == n_formats)
-        return gjson_counted_string(c->b, min, max);
+        return counted(c, min, max);
     const char *beside = pattern ? "not supported together with pattern" : "not supported together with format";
     if (min && !schema_unsupported(c, place, "minLength", beside))
         return 0;
@@ -91,7 +102,7 @@ grammar_expr schema_string(struct schema_compiler *c, const json_t *schema, uint
         return 0;
     if (pattern)
         return with_pattern(c, pattern, place);
-    return quoted(c->b, grammar_regex(c->b, formats[f].pattern, strlen(formats[f].pattern)));
+    return quoted(c, grammar_regex(c->b, formats[f].pattern, strlen(formats[f].pattern)));
 }
 
 /* ---- numbers ---- */

@@ -137,6 +137,30 @@ def custom_tools(s, t):
         t.check("an expression that is refused", status == 400 and 'tool "p": ' in answer["error"]["message"], answer)
 
 
+def strict_texts(s, t):
+    """What a strict tool's schema says of its strings binds them, though they are written without quotes."""
+    shapes = {"code": ({"type": "string", "pattern": "^[A-Z]{2}-[0-9]{1,3}$"}, "[A-Z]{2}-[0-9]{1,3}"),
+              "day": ({"$ref": "#/$defs/day"}, "[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+              "note": ({"type": "string", "minLength": 2, "maxLength": 5}, "(?s:.){2,5}"),
+              "unit": ({"type": "string", "enum": ["m", "km"]}, "k?m")}
+    schema = {"type": "object", "properties": {k: v for k, (v, _) in shapes.items()}, "required": list(shapes), "additionalProperties": False,
+              "$defs": {"day": {"type": "string", "format": "date"}}}
+
+    def ask(schema, seed):
+        tool = {"type": "function", "function": {"name": "save", "strict": True, "parameters": schema}}
+        return s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "Go."}], "tools": [tool], "seed": seed,
+                                               "tool_choice": "required", "enable_thinking": False, "max_tokens": 300})
+    for seed in range(3):
+        status, a = ask(schema, seed)
+        calls = a["choices"][0]["message"].get("tool_calls", []) if status == 200 else []
+        values = [json.loads(c["function"]["arguments"]) for c in calls]
+        t.check("strings of a strict tool", values and all(set(v) == set(shapes) and all(
+            re.fullmatch(shapes[k][1], v[k]) for k in shapes) for v in values), a)
+    for bad, word in (({"type": "string", "pattern": "a(?=b)"}, "pattern"), ({"type": "string", "format": "colour"}, "format")):
+        status, a = ask({"type": "object", "properties": {"x": bad}, "required": ["x"], "additionalProperties": False}, 1)
+        t.check("what cannot be enforced is refused", status == 400 and word in a["error"]["message"], a)
+
+
 def main():
     t = Checks()
     folder = tempfile.mkdtemp()
@@ -150,6 +174,7 @@ def main():
             tool_loop(s, t)
             structured(s, t)
             custom_tools(s, t)
+            strict_texts(s, t)
         t.check("remembered calls are saved", os.path.exists(folder + "/calls.replay"))
         with Server(t, *options) as s:  # what a stopped server has left
             messages.append({"role": "user", "content": "Thanks."})

@@ -20,13 +20,25 @@ static struct grammar *compile(const char *schema, bool strict, struct strbuf *w
     return g;
 }
 
-/* As in test_grammar_gbnf.c: a `no` that begins with '>' is a beginning of a text. */
-static void table(const char *schema, const char *const *yes, const char *const *no)
+/* The grammar of a string's text, unquoted; NULL: an error, or err->code 0: any text. */
+static struct grammar *compile_text(const char *schema, skua_error *err)
 {
-    skua_error err = {0};
-    struct grammar *g = compile(schema, true, NULL, &err);
+    struct grammar *g = NULL;
+    struct grammar_builder *b = grammar_builder_new();
+    json_t *j = json_loads(schema, 0, NULL);
+    err->code = 0;
+    const grammar_expr e = grammar_schema_text(b, j, j, true, NULL);
+    if (e || grammar_builder_error(b, err))
+        grammar_builder_finish(b, e, &g, err);
+    grammar_builder_free(b);
+    json_decref(j);
+    return g;
+}
+
+static void check_table(const char *schema, struct grammar *g, const skua_error *err, const char *const *yes, const char *const *no)
+{
     if (!g) {
-        CHECK(0, "%s: %s", schema, err.message);
+        CHECK(0, "%s: %s", schema, err->message);
         return;
     }
     for (; *yes; yes++)
@@ -38,6 +50,49 @@ static void table(const char *schema, const char *const *yes, const char *const 
             part ? "a part" : "refused");
     }
     grammar_release(g);
+}
+
+/* As in test_grammar_gbnf.c: a `no` that begins with '>' is a beginning of a text. */
+static void table(const char *schema, const char *const *yes, const char *const *no)
+{
+    skua_error err = {0};
+    struct grammar *g = compile(schema, true, NULL, &err);
+    check_table(schema, g, &err, yes, no);
+}
+
+static void text_table(const char *schema, const char *const *yes, const char *const *no)
+{
+    skua_error err = {0};
+    struct grammar *g = compile_text(schema, &err);
+    check_table(schema, g, &err, yes, no);
+}
+
+/* Strings without quotes, as tool calls write them. */
+static void test_texts(void **state)
+{
+    static const char *const any[] = {"{\"type\":\"string\"}", "{\"type\":\"integer\",\"minimum\":1}", "{}", "true",
+                                      "{\"type\":[\"string\",\"null\"],\"maxLength\":3}",
+                                      "{\"type\":\"string\",\"nullable\":true,\"maxLength\":3}",
+                                      "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":3}]}"};
+    static const struct { const char *schema; int code; } bad[] = {
+        {"{\"type\":\"string\",\"pattern\":\"a(?=b)\"}", SKUA_EUNSUPPORTED},
+        {"{\"type\":\"string\",\"pattern\":\"(a\"}", SKUA_EARG},
+        {"{\"type\":\"string\",\"format\":\"colour\"}", SKUA_EUNSUPPORTED}, {"{\"$ref\":\"#/$defs/none\"}", SKUA_EARG},
+        {"{\"type\":\"string\",\"minLength\":-1}", SKUA_EARG}};
+    skua_error err;
+    (void)state;
+    text_table("{\"type\":\"string\",\"pattern\":\"^[a-c]{2}\\n$\"}", LIST("ab\n", "cc\n"), LIST(">ab", "\"", "ad"));
+    text_table("{\"type\":\"string\",\"pattern\":\"[0-9]x\"}", LIST("1x", "a \"1x\n>", "11x"), LIST("<", "1x<", ">1", ">a"));
+    text_table("{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", LIST("ab", "\"<\n", "\xc3\xa9\xc3\xa9\xc3\xa9"),
+               LIST(">a", "abcd"));
+    text_table("{\"type\":\"string\",\"format\":\"date\"}", LIST("2024-02-29"), LIST("2023-02-29", "\"2", ">2024-02"));
+    text_table("{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"type\":\"string\",\"maxLength\":1}}}",
+               LIST("", "x"), LIST("xy"));
+    for (size_t i = 0; i < sizeof any / sizeof *any; i++)
+        CHECK(!compile_text(any[i], &err) && err.code == 0, "%s: any text", any[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!compile_text(bad[i].schema, &err) && err.code == bad[i].code, "%s: %d %s", bad[i].schema, err.code, err.message);
+    CHECK(!compile_text("{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/a\"}}}", &err), "a circle");
 }
 
 static void test_scalars(void **state)
@@ -338,7 +393,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scalars),  cmocka_unit_test(test_strings),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scalars),  cmocka_unit_test(test_strings), cmocka_unit_test(test_texts),
         cmocka_unit_test(test_integers),
                                        cmocka_unit_test(test_arrays),   cmocka_unit_test(test_objects),
                                            cmocka_unit_test(test_combinations),
