@@ -215,6 +215,7 @@ static json_t *make_memory(struct maker *m)
     put_int(m, o, "kv_pages", (uint64_t)mem->n_pages);
     put_int(m, o, "kv_page_bytes", mem->kv_page);
     put_int(m, o, "kv_page_rows", KV_PAGE_ROWS);
+    put_int(m, o, "held_row_bytes", mem->held_row);
     put_int(m, o, "session_bytes", mem->session);
     put_int(m, o, "total_bytes", mem->total);
     return o;

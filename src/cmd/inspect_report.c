@@ -84,6 +84,7 @@ static void fill_memory(struct inspect_report *r)
     m->vectors = r->engine->dev->allocated_bytes - info.workspace_bytes;
     m->state = info.state_bytes;
     m->kv_page = info.kv_page_bytes;
+    m->held_row = config_tape_row_bytes(&r->engine->config);
     if (__builtin_mul_overflow((uint64_t)m->n_pages, m->kv_page, &m->kv))
         m->kv = UINT64_MAX;
     m->session = saturating_add(m->state, m->kv);

@@ -78,7 +78,7 @@ enum inspect_mtp { INSPECT_MTP_NONE, INSPECT_MTP_MISSING, INSPECT_MTP_PRESENT };
 struct inspect_memory {
     int64_t n_ctx;
     int64_t n_pages; /* of KV_PAGE_ROWS positions */
-    uint64_t file, vectors, workspace, state, kv_page, kv, session, total;
+    uint64_t file, vectors, workspace, state, kv_page, kv, held_row, session, total;
 };
 
 struct inspect_report {

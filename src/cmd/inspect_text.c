@@ -318,12 +318,13 @@ static void put_memory(const struct inspect_report *r, struct strbuf *out)
     if (!r->engine)
         return;
     strbuf_printf(out, "\nmemory for one session of %" PRId64 " tokens, KV cache in %s\n", m->n_ctx, qtype_info(r->engine->kv_type)->name);
-    put_memory_line(out, "file", m->file, "mapped, not copied");
+    put_memory_line(out, "file", m->file, "mapped; or, where it is repacked, as much memory of the process's own");
     put_memory_line(out, "workspace", m->workspace, "shared by all sessions");
     put_memory_line(out, "vectors", m->vectors, "widened copies, shared");
     put_memory_line(out, "state", m->state, "per session");
     put_memory_line(out, "KV cache", m->kv, "per session when full; taken in pages as it grows:");
     strbuf_printf(out, "  %-15s %" PRId64 " pages of %d tokens, %" PRIu64 " bytes each\n", "", m->n_pages, KV_PAGE_ROWS, m->kv_page);
+    put_memory_line(out, "held row", m->held_row, "each of up to 32, per session, while drafts are verified");
     put_memory_line(out, "per session", m->session, "state and KV cache");
     put_memory_line(out, "total", m->total, "one session; the tokenizer's tables come on top");
 }

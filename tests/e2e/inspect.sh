@@ -176,6 +176,7 @@ abs(d["totals"]["all"]["bits_per_weight"] - 8 * 16751808 / 15642416) < 1e-9
 d["tokenizer"]["chat_template"] == {"present": True, "bytes": 2849, "enable_thinking": True, "reasoning_effort": False, "preserve_thinking": False}
 d["memory"]["ctx"] == 4096 and d["memory"]["kv_type"] == "F16" and d["memory"]["kv_page_rows"] == 256
 d["memory"]["state_bytes"] == 6 * 4 * (4 * 128 * 128 + 3 * 1024)
+d["memory"]["held_row_bytes"] == 6 * 4 * (((2 + 4) * 128 + 4 + 1024 + 15) // 16 * 16)
 d["memory"]["kv_page_bytes"] == 2 * 2 * 2 * 256 * 512 and d["memory"]["kv_bytes"] == 16 * d["memory"]["kv_page_bytes"]
 d["memory"]["session_bytes"] == d["memory"]["state_bytes"] + d["memory"]["kv_bytes"]
 d["memory"]["total_bytes"] == sum(d["memory"][k] for k in ("file_bytes", "workspace_bytes", "vector_bytes", "session_bytes"))
