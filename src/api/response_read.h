@@ -7,7 +7,9 @@
 #define RESPONSE_PAGE 20      /* items of a page, by default */
 #define RESPONSE_PAGE_MAX 100
 
+/* The response object, as its client got it. */
 int response_read(const struct response_access *a, const char *id, struct strbuf *out, struct api_error *e);
+/* It is forgotten, but for conversations that went on from it. */
 int response_delete(const struct response_access *a, const char *id, struct strbuf *out, struct api_error *e);
 
 /* A page of what an answer's prompt was made of: the conversation before it and its own input. after: the id of the item before the first

@@ -93,14 +93,14 @@ static const struct option long_options[] = {
     VALUE("request-timeout", OPT_REQUEST_TIMEOUT), VALUE("drain-timeout", OPT_DRAIN), VALUE("send-stall-timeout", OPT_STALL),
     VALUE("sse-keepalive", OPT_SSE_KEEPALIVE), VALUE("chat-keepalive", OPT_CHAT_KEEPALIVE), SWITCH("json-keepalive", OPT_JSON_KEEPALIVE),
     VALUE("cache-ram", OPT_CACHE_RAM), VALUE("cache-disk", OPT_CACHE_DISK), VALUE("cache-disk-bytes", OPT_CACHE_DISK_BYTES),
-    VALUE("cache-every", OPT_CACHE_EVERY), VALUE("slot-save-path", OPT_SLOT_PATH), VALUE("response-store", OPT_RESPONSES), VALUE("thinking", OPT_THINKING),
+    VALUE("cache-every", OPT_CACHE_EVERY), VALUE("slot-save-path", OPT_SLOT_PATH), VALUE("thinking", OPT_THINKING),
     VALUE("thinking-budget", OPT_BUDGET), VALUE("thinking-budget-message", OPT_BUDGET_MESSAGE), VALUE("reserve-answer", OPT_RESERVE),
     VALUE("anthropic-thinking", OPT_ANTHROPIC), SWITCH("keep-billing-header", OPT_BILLING), SWITCH("strict-stop-reason", OPT_STOP_REASON),
     VALUE("completions-max-tokens", OPT_COMPLETIONS_MAX), VALUE("temp", OPT_TEMP), VALUE("temperature", OPT_TEMP),
     VALUE("top-k", OPT_TOP_K), VALUE("top-p", OPT_TOP_P), VALUE("min-p", OPT_MIN_P), VALUE("repeat-penalty", OPT_REPEAT),
     VALUE("repeat-last-n", OPT_REPEAT_N), VALUE("presence-penalty", OPT_PRESENCE), VALUE("frequency-penalty", OPT_FREQUENCY),
     VALUE("metrics-compat", OPT_COMPAT), SWITCH("slots-debug", OPT_SLOTS_DEBUG), SWITCH("props", OPT_PROPS), VALUE("log", OPT_LOG),
-    SWITCH("verbose", OPT_VERBOSE), SWITCH("help", 'h'), {NULL, 0, NULL, 0}};
+    VALUE("response-store", OPT_RESPONSES), SWITCH("verbose", OPT_VERBOSE), SWITCH("help", 'h'), {NULL, 0, NULL, 0}};
 
 /* ---- names ---- */
 
@@ -331,7 +331,8 @@ int serve_options_parse(int argc, char **argv, struct serve_options *o, skua_err
     int c, rc = 0;
     *o = (struct serve_options){.draft = DRAFT_OPTIONS_INIT, .host = "127.0.0.1", .port = 8000, .max_connections = 512, .queue = 64,
                                 .queue_timeout_s = 600, .drain_timeout_s = 30, .send_stall_timeout_s = 30, .sse_keepalive_s = 5,
-                                .cache_ram = -1, .max_body_mb = 64, .response_store = RESPONSE_STORE_ANSWERS, .thinking_budget = -1, .completions_max_tokens = 16,
+                                .cache_ram = -1, .max_body_mb = 64, .thinking_budget = -1, .completions_max_tokens = 16,
+                                .response_store = RESPONSE_STORE_ANSWERS,
                                 .budget_message = "\n\nI have thought about this long enough; now I answer.\n"};
     opts_begin();
     while (!rc && (c = opts_next("serve", argc, argv, ENGINE_SHORTS "h", long_options, err)) != OPTS_END) {
