@@ -5,6 +5,7 @@
 
 #include "api/replay.h"
 #include "api/request.h"
+#include "api/response_store.h"
 #include "base/strbuf.h"
 
 /* Body to request. Takes no ownership of body unless it succeeds (then r->body). header: of the HTTP request by name, NULL if absent. On
@@ -13,8 +14,9 @@ typedef const char *api_header_fn(void *user, const char *name);
 int chat_parse(const struct api_env *env, json_t *body, api_header_fn *header, void *user, struct api_request *r, struct api_error *error);
 int completions_parse(const struct api_env *env, json_t *body, api_header_fn *header, void *user, struct api_request *r,
                       struct api_error *error);
-int responses_parse(const struct api_env *env, json_t *body, api_header_fn *header, void *user, struct api_request *r,
-                    struct api_error *error);
+/* kept: where earlier answers are and this one may go; NULL: nowhere. */
+int responses_parse(const struct api_env *env, const struct response_access *kept, json_t *body, api_header_fn *header, void *user,
+                    struct api_request *r, struct api_error *error);
 int messages_parse(const struct api_env *env, json_t *body, bool count_only, api_header_fn *header, void *user, struct api_request *r,
                    struct api_error *error);
 

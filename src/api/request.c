@@ -1,6 +1,7 @@
 /* A request's memory; see request.h. */
 #include "api/request.h"
 
+#include "api/response_store.h"
 #include "base/mem.h"
 
 void api_request_free(struct api_request *r)
@@ -20,6 +21,7 @@ void api_request_free(struct api_request *r)
     json_decref(r->template_args);
     json_decref(r->echo_fields);
     json_decref(r->body);
+    response_turn_drop(r->turn);
     strbuf_free(&r->warnings);
     *r = (struct api_request){0};
 }

@@ -111,6 +111,7 @@ struct api_request {
     bool omit_thinking;       /* Messages: display "omitted" */
     bool knows_context_stop;  /* Messages: the client knows model_context_window_exceeded */
     json_t *echo_fields;      /* Responses: request fields that the response object repeats; owned */
+    struct response_turn *turn; /* Responses: what is kept with the answer (response_store.h), held; NULL: nothing is */
     struct strbuf warnings;   /* lines */
 };
 

@@ -7,10 +7,14 @@
 #include "api/message.h"
 #include "api/responses.h"
 #include "api/seal.h"
+#include "base/json.h"
+#include "base/mem.h"
 
 struct input {
     struct api_request *r;
-    json_t *call_ids;        /* an object: every id that a call of the input has */
+    const struct response_access *kept; /* NULL: nothing is */
+    json_t *before, *items;  /* lists: what was said up to previous_response_id; the input, with items for references */
+    json_t *call_ids;        /* an object: every id that a call of these has */
     json_t *turn;            /* the assistant's message that is being made (of r->messages), NULL */
     struct strbuf thinking;  /* of it, or of the one that may follow */
     struct strbuf text;      /* of it */
@@ -203,8 +207,6 @@ static int parse_item(struct input *in, const struct api_path *at, const json_t 
         return call_item(in, at, item, *type == 'c', e);
     if (!strcmp(type, "function_call_output") || !strcmp(type, "custom_tool_call_output"))
         return output_item(in, at, item, e);
-    if (!strcmp(type, "item_reference"))
-        return api_fail(e, "invalid_value", API_KEY(at, "type"), "items of earlier responses are not kept here; send the items themselves");
     return foreign_item(in, at, item, type, e);
 }
 
@@ -212,9 +214,6 @@ static int collect_call_ids(struct input *in, const json_t *items, struct api_er
 {
     size_t i;
     json_t *item;
-    in->call_ids = json_object();
-    if (!in->call_ids)
-        return api_fail_nomem(e);
     json_array_foreach(items, i, item) {
         const char *type = json_string_value(api_field(item, "type")), *id = json_string_value(api_field(item, "call_id"));
         if (type && id && ends_with(type, "_call") && json_object_set_new_nocheck(in->call_ids, id, json_true()))
@@ -223,42 +222,150 @@ static int collect_call_ids(struct input *in, const json_t *items, struct api_er
     return 0;
 }
 
-static int parse_items(struct input *in, const json_t *items, struct api_error *e)
+/* ---- what is kept ---- */
+
+/* Kept text is JSON; NULL: out of memory. */
+static json_t *read_item(const char *text, size_t n)
+{
+    json_error_t at;
+    bool no_memory;
+    return json_read(text, n, JSON_ALLOW_NUL, &at, &no_memory);
+}
+
+/* All that a turn's conversation is, with its answer, to in->before. */
+static int read_before(struct input *in, const struct response_turn *turn, struct api_error *e)
+{
+    struct response_item *item = NULL;
+    size_t n = 0;
+    int failed = response_turn_items(turn, true, &item, &n);
+    for (size_t i = 0; i < n && !failed; i++)
+        failed = json_array_append_new(in->before, read_item(item[i].text, item[i].n_text));
+    mem_free(item);
+    return failed ? api_fail_nomem(e) : 0;
+}
+
+/* The turn that the request goes on from, held: *turn, NULL if from none. */
+static int find_before(struct input *in, struct response_turn **turn, struct api_error *e)
+{
+    const struct api_path *at = API_KEY(NULL, "previous_response_id");
+    const char *id = NULL;
+    if (api_get_string(in->r->body, NULL, "previous_response_id", &id, e))
+        return -1;
+    if (!id)
+        return 0;
+    if (!in->kept || !in->kept->store)
+        return api_fail(e, "previous_response_not_found", at, "responses are not kept here; send the whole conversation as input");
+    *turn = response_turn_find(in->kept, id);
+    if (!*turn)
+        return api_fail(e, "previous_response_not_found", at,
+                        "no response \"%.80s\" is kept here, or no longer; send the whole conversation as input", id);
+    return read_before(in, *turn, e);
+}
+
+/* What a reference stands for; *item is the caller's. */
+static int find_item(const struct input *in, const struct api_path *at, const json_t *reference, json_t **item, struct api_error *e)
+{
+    struct strbuf text = {0};
+    const char *id = NULL;
+    if (!in->kept || !in->kept->store)
+        return api_fail(e, "invalid_value", API_KEY(at, "type"), "items of earlier responses are not kept here; send the items themselves");
+    if (required_string(reference, at, "id", &id, e))
+        return -1;
+    int rc = 0;
+    if (!response_store_item(in->kept, id, &text))
+        rc = api_fail(e, "invalid_value", API_KEY(at, "id"), "no item \"%.80s\" is kept here, or no longer; send the item itself", id);
+    else if (text.failed || !(*item = read_item(text.data, text.len)))
+        rc = api_fail_nomem(e);
+    strbuf_free(&text);
+    return rc;
+}
+
+/* ---- the input as a list ---- */
+
+/* The items, with those that references stand for, to in->items. */
+static int take_items(struct input *in, const json_t *input, struct api_error *e)
 {
     const struct api_path *at = API_KEY(NULL, "input");
     size_t i;
+    json_t *value;
+    json_array_foreach(input, i, value) {
+        json_t *item = NULL;
+        if (!api_is(api_field(value, "type"), "item_reference"))
+            item = json_incref(value);
+        else if (find_item(in, API_ITEM(at, i), value, &item, e))
+            return -1;
+        if (json_array_append_new(in->items, item))
+            return api_fail_nomem(e);
+    }
+    return 0;
+}
+
+static int take_input(struct input *in, const json_t *input, struct api_error *e)
+{
+    const struct api_path *at = API_KEY(NULL, "input");
+    if (!input)
+        return api_fail_missing(e, at, "a string or a list of items");
+    if (json_is_array(input)) {
+        const size_t n = json_array_size(in->before) + json_array_size(input);
+        return n > API_MAX_MESSAGES ? api_fail(e, "invalid_value", at, "expected at most %d items, got %zu", API_MAX_MESSAGES, n)
+                                    : take_items(in, input, e);
+    }
+    if (!json_is_string(input))
+        return api_fail_type(e, at, input, "a string or a list of items");
+    json_t *m = json_object();
+    int failed = json_object_set_new(m, "type", json_string("message")) || json_object_set_new(m, "role", json_string("user")) ||
+                 json_object_set(m, "content", (json_t *)(uintptr_t)input);
+    failed = json_array_append_new(in->items, failed ? NULL : json_incref(m)) || failed;
+    json_decref(m);
+    return failed ? api_fail_nomem(e) : 0;
+}
+
+static int parse_items(struct input *in, struct api_error *e)
+{
+    size_t i;
     json_t *item;
-    if (json_array_size(items) > API_MAX_MESSAGES)
-        return api_fail(e, "invalid_value", at, "expected at most %d items, got %zu", API_MAX_MESSAGES, json_array_size(items));
-    if (collect_call_ids(in, items, e))
+    if (collect_call_ids(in, in->before, e) || collect_call_ids(in, in->items, e))
         return -1;
-    json_array_foreach(items, i, item)
-        if (parse_item(in, API_ITEM(at, i), item, e))
+    json_array_foreach(in->before, i, item)
+        if (parse_item(in, API_KEY(NULL, "previous_response_id"), item, e))
+            return -1;
+    json_array_foreach(in->items, i, item)
+        if (parse_item(in, API_ITEM(API_KEY(NULL, "input"), i), item, e))
             return -1;
     return turn_end(in, e);
 }
 
-int responses_input_parse(struct api_request *r, struct api_error *e)
+/* Everything to r->messages, and what is to be kept to r->turn. */
+static int parse_input(struct input *in, bool store, struct api_error *e)
 {
-    const json_t *input = api_field(r->body, "input");
-    const struct api_path *at = API_KEY(NULL, "input");
+    struct response_turn *turn = NULL;
+    const json_t *input = api_field(in->r->body, "input");
+    int rc = !in->before || !in->items || !in->call_ids ? api_fail_nomem(e) : find_before(in, &turn, e);
+    if (!rc)
+        rc = take_input(in, input, e);
+    if (!rc)
+        rc = parse_items(in, e);
+    if (!rc && !in->r->messages)
+        rc = api_fail_value(e, API_KEY(NULL, "input"), input, "at least one message");
+    if (rc || !store || !in->kept || !in->kept->store) {
+        response_turn_drop(turn);
+        return rc;
+    }
+    in->r->turn = response_turn_new(in->kept, turn, in->items);
+    return in->r->turn ? 0 : api_fail_nomem(e);
+}
+
+int responses_input_parse(struct api_request *r, const struct response_access *kept, bool store, struct api_error *e)
+{
     const char *instructions = NULL;
-    struct input in = {.r = r};
-    int rc;
     if (api_get_string(r->body, NULL, "instructions", &instructions, e))
         return -1;
     if (instructions && api_message_add(r, NULL, "system", instructions, strlen(instructions), NULL, e))
         return -1;
-    if (!input)
-        return api_fail_missing(e, at, "a string or a list of items");
-    if (json_is_string(input))
-        rc = api_message_add(r, at, "user", json_string_value(input), json_string_length(input), NULL, e);
-    else if (json_is_array(input))
-        rc = parse_items(&in, input, e);
-    else
-        rc = api_fail_type(e, at, input, "a string or a list of items");
-    if (!rc && !r->messages)
-        rc = api_fail_value(e, at, input, "at least one message");
+    struct input in = {.r = r, .kept = kept, .before = json_array(), .items = json_array(), .call_ids = json_object()};
+    int rc = parse_input(&in, store, e);
+    json_decref(in.before);
+    json_decref(in.items);
     json_decref(in.call_ids);
     strbuf_free(&in.thinking);
     strbuf_free(&in.text);

@@ -7,12 +7,10 @@
 /* Fields that ask for what this server does not do. */
 static int refuse_unsupported(const json_t *body, struct api_error *e)
 {
-    static const char *const stored[] = {"previous_response_id", "conversation"};
     bool background = false;
-    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++)
-        if (api_field(body, stored[i]))
-            return api_fail(e, "previous_response_not_found", API_KEY(NULL, stored[i]),
-                            "responses are not kept here; send the whole conversation as input");
+    if (api_field(body, "conversation"))
+        return api_fail(e, "previous_response_not_found", API_KEY(NULL, "conversation"),
+                        "conversations are not kept here; send the whole conversation as input");
     if (api_get_bool(body, NULL, "background", &background, e))
         return -1;
     if (background)
@@ -52,16 +50,15 @@ static int parse_reasoning(const struct api_env *env, struct api_request *r, str
     return api_thinking_parse(env, r, api_field(reasoning, "effort"), API_KEY(at, "effort"), false, e);
 }
 
-static int parse_rest(struct api_request *r, struct api_error *e)
+static int parse_rest(struct api_request *r, bool *store, struct api_error *e)
 {
     static const char *const truncations[] = {"disabled", "auto"};
     const struct api_path *at = API_KEY(NULL, "text");
     json_t *text = NULL;
     int truncation = 0;
-    bool store = false;
     if (api_get_object(r->body, NULL, "text", &text, e) ||
         api_structure_parse(r, api_field(text, "format"), API_KEY(at, "format"), true, e) ||
-        api_get_choice(r->body, NULL, "truncation", truncations, 2, &truncation, e) || api_get_bool(r->body, NULL, "store", &store, e))
+        api_get_choice(r->body, NULL, "truncation", truncations, 2, &truncation, e) || api_get_bool(r->body, NULL, "store", store, e))
         return -1;
     r->truncate = truncation == 1;
     return 0;
@@ -110,7 +107,7 @@ static int echo_text(struct api_request *r)
     return echo(r, "text", v);
 }
 
-static int echo_request(struct api_request *r, struct api_error *e)
+static int echo_request(struct api_request *r, bool store, struct api_error *e)
 {
     static const char *const as_given[] = {"instructions", "max_output_tokens", "max_tool_calls", "previous_response_id",
                                            "prompt_cache_key", "safety_identifier", "user"};
@@ -119,7 +116,7 @@ static int echo_request(struct api_request *r, struct api_error *e)
         failed = echo(r, as_given[i], given(r->body, as_given[i]));
     failed = failed || echo_or(r, "service_tier", json_string("default")) || echo_or(r, "tool_choice", json_string("auto"))
         || echo_or(r, "truncation", json_string("disabled")) || echo_or(r, "tools", json_array()) || echo_or(r, "metadata", json_object())
-        || echo_or(r, "store", json_false()) || echo(r, "parallel_tool_calls", json_boolean(r->parallel_calls)) || echo_reasoning(r)
+        || echo(r, "store", json_boolean(store)) || echo(r, "parallel_tool_calls", json_boolean(r->parallel_calls)) || echo_reasoning(r)
         || echo_text(r) || echo(r, "temperature", json_real(r->sampling.temperature)) || echo(r, "top_p", json_real(r->sampling.top_p))
         || echo(r, "top_logprobs", json_integer(r->n_logprobs > 0 ? r->n_logprobs : 0));
     return failed ? api_fail_nomem(e) : 0;
@@ -136,13 +133,14 @@ static int parse_continue(struct api_request *r, struct api_error *e)
     return 0;
 }
 
-int responses_parse(const struct api_env *env, json_t *body, api_header_fn *header, void *user, struct api_request *r,
-                    struct api_error *error)
+int responses_parse(const struct api_env *env, const struct response_access *kept, json_t *body, api_header_fn *header, void *user,
+                    struct api_request *r, struct api_error *error)
 {
+    bool store = kept && kept->store; /* as in the public API, unless the client does not want it */
     api_request_init(r, API_RESPONSES, env, body);
     if (refuse_unsupported(body, error) || api_common_parse(env, r, 1, header, user, error) || api_stop_parse(r, "stop", error) ||
-        parse_include(r, error) || parse_reasoning(env, r, error) || parse_rest(r, error) || responses_tools_parse(r, error) ||
-        responses_input_parse(r, error) || parse_continue(r, error) || echo_request(r, error)) {
+        parse_include(r, error) || parse_reasoning(env, r, error) || parse_rest(r, &store, error) || responses_tools_parse(r, error) ||
+        responses_input_parse(r, kept, store, error) || parse_continue(r, error) || echo_request(r, store, error)) {
         r->body = NULL; /* the caller's again */
         api_request_free(r);
         return -1;

@@ -448,11 +448,24 @@ static int responses_choice_end(struct api_writer *base, int32_t choice, const s
     return rc;
 }
 
+/* Keep the answer, before its client may ask for it. When that fails the response object says so: there is no reason to fail the answer. */
+static void keep_answer(struct responses_writer *w, const char *status, const struct api_usage *u)
+{
+    const struct api_request *r = w->base.request;
+    if (!r->turn)
+        return;
+    strbuf_clear(&w->event);
+    put_response(w, &w->event, status, u, NULL);
+    if (w->event.failed || !response_turn_keep(r->turn, w->base.id, &w->event, &w->items))
+        json_object_set_new(r->echo_fields, "store", json_false());
+}
+
 static int responses_end(struct api_writer *base, const struct api_usage *u)
 {
     struct responses_writer *w = (struct responses_writer *)base;
     enum api_finish f = w->end.finish;
     const char *status = !cut(f) ? "completed" : f == API_FINISH_CANCELED ? "cancelled" : "incomplete";
+    keep_answer(w, status, u);
     if (streams(w))
         return response_event(w, cut(f) ? "incomplete" : "completed", status, u, NULL);
     strbuf_clear(&w->event);

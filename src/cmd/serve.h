@@ -103,6 +103,7 @@ struct serve {
     const char *aliases[SERVE_MAX_NAMES + 1];
     struct replay *replay;
     char *replay_path;        /* NULL: not kept */
+    struct response_store *responses; /* NULL: not kept */
     struct answer_shared *answers;
     struct prefix_cache *cache; /* NULL: none */
     struct batcher *batcher;
@@ -163,7 +164,7 @@ void serve_flush(struct serve_call *c);
 /* With the call's lock: end the answer with c->error. */
 void serve_end_failed(struct serve_call *c);
 
-/* serve_info.c, serve_slots.c, serve_props.c, serve_control.c, serve_page.c */
+/* serve_info.c, serve_slots.c, serve_props.c, serve_control.c, serve_page.c, serve_responses.c */
 void serve_models(struct serve_call *c);
 void serve_model(struct serve_call *c);
 void serve_tokenize(struct serve_call *c);
@@ -186,6 +187,8 @@ void serve_cancel(struct serve_call *c);
 void serve_cache_flush(struct serve_call *c);
 void serve_cache_clear(struct serve_call *c);
 void serve_page(struct serve_call *c);
+void serve_response(struct serve_call *c);
+void serve_response_delete(struct serve_call *c);
 
 /* The body as a JSON object, the caller's; NULL: the call has failed and is answered. */
 json_t *serve_body(struct serve_call *c);

@@ -14,6 +14,7 @@ static const char *header_of(void *user, const char *name)
 static int read_request(struct serve_call *c, struct api_error *e)
 {
     const struct api_env *env = &c->s->env;
+    const struct response_access kept = {c->s->responses, c->owner};
     struct api_request *r = &c->request;
     json_t *body = serve_body(c);
     if (!body)
@@ -22,7 +23,7 @@ static int read_request(struct serve_call *c, struct api_error *e)
     switch (c->route->family) {
     case API_CHAT: rc = chat_parse(env, body, header_of, c->http, r, e); break;
     case API_COMPLETIONS: rc = completions_parse(env, body, header_of, c->http, r, e); break;
-    case API_RESPONSES: rc = responses_parse(env, body, header_of, c->http, r, e); break;
+    case API_RESPONSES: rc = responses_parse(env, &kept, body, header_of, c->http, r, e); break;
     default: rc = messages_parse(env, body, false, header_of, c->http, r, e);
     }
     if (rc) {

@@ -84,6 +84,7 @@ void serve_embeddings(struct serve_call *c)
 static void count_prompt(struct serve_call *c, bool messages)
 {
     const struct api_env *env = &c->s->env;
+    const struct response_access kept = {c->s->responses, c->owner};
     struct strbuf out = {0};
     struct api_error e = {0};
     struct api_request r = {0};
@@ -91,7 +92,7 @@ static void count_prompt(struct serve_call *c, bool messages)
     if (!body)
         return;
     int rc = messages ? messages_parse(env, body, true, header_of, c->http, &r, &e)
-                      : responses_parse(env, body, header_of, c->http, &r, &e);
+                      : responses_parse(env, &kept, body, header_of, c->http, &r, &e);
     if (rc)
         json_decref(body);
     else

@@ -20,6 +20,7 @@ struct view {
     struct answer_counters answers;
     size_t n_replay;
     uint64_t replay_hits;
+    size_t n_responses, response_bytes;
     struct http_server_stats http;
     skua_engine_info info;
     double rss, cpu, start;
@@ -49,6 +50,8 @@ static void look(struct serve *s, struct view *v)
         prefix_cache_get_stats(s->cache, &v->cache);
     answer_get_counters(s->answers, &v->answers);
     replay_get_stats(s->replay, &v->n_replay, &v->replay_hits);
+    if (s->responses)
+        response_store_get_stats(s->responses, &v->n_responses, &v->response_bytes);
     http_server_get_stats(s->http, &v->http);
     v->info = skua_engine_get_info(s->engine);
     v->rss = resident_bytes();
@@ -209,6 +212,7 @@ static void put_answers(struct strbuf *b, const struct view *v)
     single(b, "thinking_budget_hits_total", "counter", (double)v->answers.budget_hits);
     single(b, "thinking_eos_rescued_total", "counter", (double)v->answers.end_rescued);
     single(b, "grammar_compile_seconds_total", "counter", v->answers.grammar_seconds);
+    single(b, "responses_kept", "gauge", (double)v->n_responses);
     single(b, "schema_relaxed_total", "counter", (double)v->answers.schema_relaxed);
 }
 
@@ -226,6 +230,7 @@ static void put_process(struct strbuf *b, const struct serve *s, const struct vi
     labelled(b, "memory_bytes", "kind", "kv", (double)pages * (double)v->info.kv_page_bytes);
     labelled(b, "memory_bytes", "kind", "state", (double)s->n_parallel * (double)v->info.state_bytes);
     labelled(b, "memory_bytes", "kind", "checkpoints", (double)v->cache.ram_bytes);
+    labelled(b, "memory_bytes", "kind", "responses", (double)v->response_bytes);
     labelled(b, "memory_bytes", "kind", "work", (double)v->info.workspace_bytes);
     single(b, "model_loaded", "gauge", 1);
     type(b, "build_info", "gauge");
@@ -301,6 +306,7 @@ void metrics_json(struct serve *s, struct strbuf *out)
         {"cache_loads", (double)v.cache.loads},
         {"tool_calls", (double)v.answers.calls},
         {"tool_replays", (double)v.replay_hits},
+        {"responses_kept", (double)v.n_responses},
         {"resident_memory_bytes", v.rss},
         {"cpu_seconds", v.cpu},
     };

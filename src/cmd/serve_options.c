@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "api/response_store.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -47,6 +48,7 @@ static const char help[] =
     "      --cache-disk DIR     and files for them, which outlive the server; the folder is made if it is not there\n"
     "      --cache-disk-bytes SIZE   (default 16g)\n"
     "      --cache-every N      tokens between checkpoints in a long prompt (default 2048)\n"
+    "      --response-store N   answers of /v1/responses kept for previous_response_id, in 64 MiB at most (default 256; 0: none)\n"
     "      --slot-save-path DIR where /slots may save and restore\n"
     "\n"
     "      --thinking T         on, off or auto: as the chat template does (default)\n"
@@ -77,7 +79,7 @@ enum {
     OPT_STALL, OPT_SSE_KEEPALIVE, OPT_CHAT_KEEPALIVE, OPT_JSON_KEEPALIVE, OPT_CACHE_RAM, OPT_CACHE_DISK, OPT_CACHE_DISK_BYTES,
     OPT_CACHE_EVERY, OPT_SLOT_PATH, OPT_THINKING, OPT_BUDGET, OPT_BUDGET_MESSAGE, OPT_RESERVE, OPT_ANTHROPIC, OPT_BILLING, OPT_STOP_REASON,
     OPT_COMPLETIONS_MAX, OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_REPEAT, OPT_REPEAT_N, OPT_PRESENCE, OPT_FREQUENCY, OPT_COMPAT,
-    OPT_SLOTS_DEBUG, OPT_PROPS, OPT_LOG, OPT_VERBOSE
+    OPT_SLOTS_DEBUG, OPT_PROPS, OPT_LOG, OPT_VERBOSE, OPT_RESPONSES
 };
 
 #define VALUE(name, id) {name, required_argument, NULL, id}
@@ -98,7 +100,7 @@ static const struct option long_options[] = {
     VALUE("top-k", OPT_TOP_K), VALUE("top-p", OPT_TOP_P), VALUE("min-p", OPT_MIN_P), VALUE("repeat-penalty", OPT_REPEAT),
     VALUE("repeat-last-n", OPT_REPEAT_N), VALUE("presence-penalty", OPT_PRESENCE), VALUE("frequency-penalty", OPT_FREQUENCY),
     VALUE("metrics-compat", OPT_COMPAT), SWITCH("slots-debug", OPT_SLOTS_DEBUG), SWITCH("props", OPT_PROPS), VALUE("log", OPT_LOG),
-    SWITCH("verbose", OPT_VERBOSE), SWITCH("help", 'h'), {NULL, 0, NULL, 0}};
+    VALUE("response-store", OPT_RESPONSES), SWITCH("verbose", OPT_VERBOSE), SWITCH("help", 'h'), {NULL, 0, NULL, 0}};
 
 /* ---- names ---- */
 
@@ -281,6 +283,7 @@ static int work_option(struct serve_options *o, int c, const char *arg, skua_err
     case OPT_CACHE_DISK: o->cache_disk = arg; return 0;
     case OPT_CACHE_DISK_BYTES: return opt_size("--cache-disk-bytes", arg, 1, INT64_MAX, &o->cache_disk_bytes, err);
     case OPT_CACHE_EVERY: return opt_size("--cache-every", arg, 16, INT32_MAX, &o->cache_every, err);
+    case OPT_RESPONSES: return opt_i64("--response-store", arg, 0, 65536, &o->response_store, err);
     case OPT_SLOT_PATH: o->slot_save_path = arg; return 0;
     case OPT_COMPAT:
         rc = word_option("--metrics-compat", arg, compat, 1, &word, err);
@@ -340,6 +343,7 @@ int serve_options_parse(int argc, char **argv, struct serve_options *o, skua_err
     *o = (struct serve_options){.draft = DRAFT_OPTIONS_INIT, .host = "127.0.0.1", .port = 8000, .max_connections = 512, .queue = 64,
                                 .queue_timeout_s = 600, .drain_timeout_s = 30, .send_stall_timeout_s = 30, .sse_keepalive_s = 5,
                                 .cache_ram = -1, .max_body_mb = 64, .thinking_budget = -1, .completions_max_tokens = 16,
+                                .response_store = RESPONSE_STORE_ANSWERS,
                                 .budget_message = "\n\nI have thought about this long enough; now I answer.\n"};
     opts_begin();
     while (!rc && (c = opts_next("serve", argc, argv, ENGINE_SHORTS "h", long_options, err)) != OPTS_END) {

@@ -15,6 +15,8 @@ static const struct serve_route routes[] = {
     {"/completions", true, true, "POST", API_COMPLETIONS, false, true, true, serve_completions},
     {"/responses", true, true, "POST", API_RESPONSES, false, true, true, serve_responses},
     {"/responses/input_tokens", true, true, "POST", API_RESPONSES, false, true, true, serve_input_tokens},
+    {"/responses/", true, true, "GET", API_RESPONSES, false, true, true, serve_response},
+    {"/responses/", true, true, "DELETE", API_RESPONSES, false, true, true, serve_response_delete},
     {"/messages", true, true, "POST", API_MESSAGES, false, true, true, serve_messages},
     {"/messages/count_tokens", true, true, "POST", API_MESSAGES, false, true, true, serve_count_tokens},
     {"/embeddings", true, true, "POST", API_EMBEDDINGS, false, false, true, serve_embeddings},
@@ -170,15 +172,18 @@ static bool matches(const struct serve_route *route, const char *path, const cha
     return !strcmp(rest, route->path);
 }
 
-/* The route of the method, else NULL; methods: those that the path has. */
+/* The route of the method, else NULL; methods: those that the path has. A path with a route of its own is none of those below another. */
 static const struct serve_route *find(struct serve_call *c, const char *path, const char *method, char *methods, size_t size)
 {
     const struct serve_route *found = NULL;
+    const char *tail;
+    bool own = false;
     if (!strcmp(method, "HEAD"))
         method = "GET";
+    for (size_t i = 0; i < N_ROUTES; i++)
+        own = own || (matches(&routes[i], path, &tail) && !*tail);
     for (size_t i = 0; i < N_ROUTES; i++) {
-        const char *tail;
-        if (!matches(&routes[i], path, &tail))
+        if (!matches(&routes[i], path, &tail) || (own && *tail))
             continue;
         const size_t n = strlen(methods);
         snprintf(methods + n, size - n, "%s%s", n ? ", " : "", strcmp(routes[i].method, "GET") ? routes[i].method : "GET, HEAD");
@@ -211,6 +216,12 @@ static void preflight(struct serve_call *c, const char *methods)
     }
     c->status = 204;
     http_respond(c->http, 204, extra, n, "", 0);
+}
+
+/* What else may be posted below an answer elsewhere (compact, ID/cancel) is no path here, though reading it is one. */
+static bool is_order(const char *path, const char *method)
+{
+    return !strcmp(method, "POST") && (below(path, "/v1/responses") || below(path, "/responses"));
 }
 
 static void wrong_method(struct serve_call *c, const char *methods)
@@ -263,7 +274,7 @@ void serve_handle(void *user, struct http_request *r)
         preflight(c, methods);
     } else if (check_key(c, &e)) {
         serve_fail(c, &e);
-    } else if (!c->route && *methods) {
+    } else if (!c->route && *methods && !is_order(path, method)) {
         wrong_method(c, methods);
     } else if (!c->route) {
         api_error_set(&e, 404, "not_found", NULL, "%.200s is no path of this server", path);

@@ -226,6 +226,12 @@ static int open_cache(struct serve *s, skua_error *err)
     return prefix_cache_create(s->engine, &p, &s->cache, err);
 }
 
+static int open_responses(struct serve *s, skua_error *err)
+{
+    const size_t n = (size_t)s->opt.response_store;
+    return n ? response_store_new(n, RESPONSE_STORE_BYTES, &s->responses, err) : 0;
+}
+
 int serve_load(struct serve *s, skua_error *err)
 {
     int rc = open_engine(s, err);
@@ -233,6 +239,8 @@ int serve_load(struct serve *s, skua_error *err)
         rc = open_cache(s, err);
     if (!rc)
         rc = open_replay(s, err);
+    if (!rc)
+        rc = open_responses(s, err);
     if (!rc)
         rc = answer_shared_new(&s->env, s->engine->tokenizer, s->replay, &s->answers, err);
     if (rc)
@@ -252,6 +260,7 @@ void serve_unload(struct serve *s)
     prefix_cache_free(s->cache);
     answer_shared_free(s->answers);
     replay_free(s->replay);
+    response_store_free(s->responses);
     mem_free(s->replay_path);
     api_template_free(s->chat);
     skua_engine_close(s->engine);

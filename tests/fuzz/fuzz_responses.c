@@ -5,7 +5,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int parse(const struct api_env *env, json_t *body, struct api_request *r, struct api_error *e)
 {
-    return responses_parse(env, body, NULL, NULL, r, e);
+    return responses_parse(env, NULL, body, NULL, NULL, r, e);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

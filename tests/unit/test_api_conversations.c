@@ -101,7 +101,7 @@ static int32_t prompt_tokens(uint64_t seed, json_t *body, bool messages, bool co
     struct api_error e = {0};
     int32_t n = -1;
     int rc = messages ? messages_parse(&env, json_incref(body), count_only, NULL, NULL, &r, &e)
-                      : responses_parse(&env, json_incref(body), NULL, NULL, &r, &e);
+                      : responses_parse(&env, NULL, json_incref(body), NULL, NULL, &r, &e);
     if (rc) {
         json_decref(body);
     } else {
@@ -140,7 +140,7 @@ static void prompt_text(json_t *body, bool messages, struct strbuf *text)
 {
     struct api_request r;
     struct api_error e = {0};
-    int rc = messages ? messages_parse(&env, body, false, NULL, NULL, &r, &e) : responses_parse(&env, body, NULL, NULL, &r, &e);
+    int rc = messages ? messages_parse(&env, body, false, NULL, NULL, &r, &e) : responses_parse(&env, NULL, body, NULL, NULL, &r, &e);
     if (!CHECK(rc == 0, "%s", e.message)) {
         json_decref(body);
         return;

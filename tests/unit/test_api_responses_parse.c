@@ -5,7 +5,7 @@
 
 static int parse(const struct api_env *env, json_t *body, struct api_request *r, struct api_error *e)
 {
-    return responses_parse(env, body, NULL, NULL, r, e);
+    return responses_parse(env, NULL, body, NULL, NULL, r, e);
 }
 
 #define USER "{'role':'user','content':'q'}"
@@ -147,7 +147,7 @@ static const struct bad_body bad[] = {
     {__LINE__, "{'input':'q','previous_response_id':'resp_1'}", "previous_response_not_found", "previous_response_id",
      "previous_response_id: responses are not kept here; send the whole conversation as input"},
     {__LINE__, "{'input':'q','conversation':{'id':'c'}}", "previous_response_not_found", "conversation",
-     "conversation: responses are not kept here; send the whole conversation as input"},
+     "conversation: conversations are not kept here; send the whole conversation as input"},
     {__LINE__, "{'input':'q','background':true}", "unsupported_parameter", "background",
      "background: answers are not made in the background; use 'stream'"},
     {__LINE__, "{'input':'q','prompt':{'id':'p'}}", "unsupported_parameter", "prompt",
