@@ -164,18 +164,40 @@ static int add_key_file(struct serve_options *o, const char *path, skua_error *e
     return rc;
 }
 
+/* An origin as browsers write it, with which it is compared byte by byte: scheme://name[:port] in small letters and nothing behind it. */
+static int add_origin(struct serve_options *o, const char *s, size_t n, skua_error *err)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    char small[280] = "";
+    if (n && s[n - 1] == '/')
+        n--;
+    for (size_t i = 0; i < n && n < sizeof small; i++) /* longer than any name: left empty, so refused */
+        small[i] = s[i] >= 'A' && s[i] <= 'Z' ? (char)(s[i] | 32) : s[i];
+    const size_t scheme = strspn(small, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+    const char *name = small + scheme + 3, *port = strrchr(small, ':');
+    const bool v6 = scheme && !strncmp(small + scheme, "://[", 4);
+    bool ok = scheme && strspn(small, letters) && !strncmp(small + scheme, "://", 3);
+    ok = ok && *name && *name != ':' && !strpbrk(name, "/?#@\\\"'*") && (v6 || !strchr(name, ':') || strchr(name, ':') == port);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = (unsigned char)small[i] > ' ' && small[i] != 0x7f;
+    const bool ported = ok && port > name && (!v6 || port[-1] == ']');
+    ok = ok && (!ported || (port[1] && strspn(port + 1, "0123456789") == strlen(port + 1)));
+    if (!ok)
+        return error_set(err, SKUA_EARG, "--cors '%.*s'; expected origins as https://name[:port], or '*'", (int)(n < 200 ? n : 200), s);
+    if (ported && ((!strncmp(small, "https:", 6) && !strcmp(port, ":443")) || (!strncmp(small, "http:", 5) && !strcmp(port, ":80"))))
+        n = (size_t)(port - small); /* browsers leave it out */
+    return names_add(&o->origins, "--cors", small, n, err);
+}
+
 static int add_origins(struct serve_options *o, const char *list, skua_error *err)
 {
     int rc = 0;
     while (!rc && *list) {
         size_t n = strcspn(list, ",");
-        if (n == 1 && *list == '*') {
+        if (n == 1 && *list == '*')
             o->cors_all = true;
-        } else if (n < 8 || (strncmp(list, "http://", 7) && !strstr(list, "://"))) {
-            return error_set(err, SKUA_EARG, "--cors '%.*s'; expected origins as https://name[:port], or '*'", (int)n, list);
-        } else {
-            rc = names_add(&o->origins, "--cors", list, list[n - 1] == '/' ? n - 1 : n, err);
-        }
+        else
+            rc = add_origin(o, list, n, err);
         list += n + (list[n] == ',');
     }
     return rc ? rc : o->cors_all || o->origins.n ? 0 : error_set(err, SKUA_EARG, "--cors ''; expected origins, or '*'");

@@ -20,17 +20,24 @@
 
 /* ---- facts ---- */
 
-/* Bytes that this machine could give without swapping; a small figure if it does not say. */
-static int64_t memory_available(void)
+/* A line of the system's figures of memory; 0: it does not say. */
+static int64_t memory_figure(const char *name)
 {
     FILE *f = fopen("/proc/meminfo", "r");
     char line[128];
     long long kib = 0;
-    while (f && fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %lld kB", &kib) != 1)
+    while (f && fgets(line, sizeof line, f) && (strncmp(line, name, strlen(name)) || sscanf(line + strlen(name), "%lld kB", &kib) != 1))
         continue;
     if (f)
         fclose(f);
-    return kib > 0 ? (int64_t)kib << 10 : (int64_t)2 << 30;
+    return kib > 0 ? (int64_t)kib << 10 : 0;
+}
+
+/* Bytes that this machine could give without swapping; a small figure if it does not say. */
+static int64_t memory_available(void)
+{
+    const int64_t n = memory_figure("MemAvailable:");
+    return n ? n : (int64_t)2 << 30;
 }
 
 static int64_t session_bytes(const struct serve *s)
@@ -152,6 +159,29 @@ static void note_loading(void *user, uint64_t done, uint64_t total)
     atomic_store(&s->loaded, total ? (int)(done * 1000 / total) : 0);
 }
 
+/* The notes go where everything else goes that the server has to say. */
+static int attach_drafters(struct serve *s, skua_error *err)
+{
+    const char *notes = "";
+    const int rc = skua_engine_draft(s->engine, &s->opt.draft.params, &notes, err);
+    for (size_t n; !rc && (n = strcspn(notes, "\n")) > 0; notes += n + (notes[n] == '\n'))
+        serve_log(s, "%.*s", (int)n, notes);
+    return rc;
+}
+
+/* One session at full context is the least that a server needs; what the machine does not have at all is refused before anyone waits. */
+static int check_context(struct serve *s, skua_error *err)
+{
+    const int32_t trained = skua_engine_get_info(s->engine).n_ctx_train;
+    const int64_t each = session_bytes(s), have = memory_figure("MemTotal:");
+    if (have > 0 && each > have)
+        return error_set(err, SKUA_EARG, "--ctx %d takes %.1f GB for one answer, more than the %.1f GB of memory here; expected at most %lld",
+                         s->env.n_ctx, (double)each / 1e9, (double)have / 1e9, (long long)((double)s->env.n_ctx * (double)have / (double)each));
+    if (s->env.n_ctx > trained)
+        serve_log(s, "warning: --ctx %d is more than the %d tokens this model was trained for", s->env.n_ctx, trained);
+    return 0;
+}
+
 static int open_engine(struct serve *s, skua_error *err)
 {
     struct sampler_settings settings;
@@ -159,7 +189,7 @@ static int open_engine(struct serve *s, skua_error *err)
     s->opt.engine.progress_user = s;
     int rc = engine_open(&s->opt.engine, "serve", &s->engine, err);
     if (!rc)
-        rc = draft_attach(&s->opt.draft, "serve", s->engine, false, err);
+        rc = attach_drafters(s, err);
     if (!rc)
         rc = engine_resolve_sampling(s->engine, true, &s->opt.sampling, &settings, err);
     if (rc)
@@ -169,9 +199,9 @@ static int open_engine(struct serve *s, skua_error *err)
     name_model(s);
     weigh_tensors(s);
     describe_drafters(s);
-    if (s->env.n_ctx > skua_engine_get_info(s->engine).n_ctx_train)
-        opts_warn("serve", "--ctx %d is more than the %d tokens this model was trained for", s->env.n_ctx,
-                  skua_engine_get_info(s->engine).n_ctx_train);
+    rc = check_context(s, err);
+    if (rc)
+        return rc;
     rc = api_template_new(s->engine, &s->chat, err);
     if (rc == SKUA_ETEMPLATE) {
         opts_warn("serve", "chats are refused: %s", err->message);

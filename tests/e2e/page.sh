@@ -4,7 +4,7 @@
 . tests/e2e/lib.bash
 
 if ! command -v chromium >/dev/null; then
-    skip "chromium is not installed"
+    skip "chromium is not installed (Debian: apt-get install chromium)"
     echo "$passed passed, $failed failed, $skipped skipped"
     exit 0
 fi

@@ -47,7 +47,7 @@ def origins(t):
             t.equal("origin " + origin, s.ask("POST", "/tokenize", {"content": "a"}, {"Origin": origin})[0], want)
         t.equal("origin on GET", s.ask("GET", "/health", headers={"Origin": "http://evil.example"})[0], 200)
         t.check("no CORS", "access-control-allow-origin" not in s.ask("OPTIONS", "/v1/messages", headers={"Origin": "http://a.b"})[1])
-    with Server(t, "--ctx", "512", "--cors", "https://a.example,http://b.example:3000") as s:
+    with Server(t, "--ctx", "512", "--cors", "https://A.example:443/,http://b.example:3000") as s:
         asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-stainless-os, authorization"}
         for origin, allowed in (("https://a.example", True), ("http://b.example:3000", True), ("http://b.example", False)):
             status, head, _ = s.ask("OPTIONS", "/v1/chat/completions", headers={"Origin": origin, **asked})
@@ -173,23 +173,41 @@ def network(t):
         t.check("port in use", busy.returncode == 1 and str(s.port) in busy.stderr and busy.stderr.count("\n") == 1, busy.stderr)
 
 
+def said(t):
+    """What the start has to say goes to the log; a number of drafts that is too large is lowered, and that is said."""
+    with tempfile.NamedTemporaryFile("r", prefix="serve") as log:
+        command = [SKUA, "serve", "-m", MODEL, "--port", "0", "--log", log.name, "--draft", "lookup", "--draft-fixed", "999", "--ctx", "5000"]
+        p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        text = []
+        until(lambda: text.append(log.read()) or "keys:" in "".join(text) or p.poll() is not None, "the server's start")
+        p.terminate()
+        out, log_text = p.communicate(timeout=60)[0], "".join(text)
+        t.check("drafting is in the log", "drafting: lookup" in log_text and "999 drafts in a round are more than" in log_text, log_text)
+        t.check("so is the warning", "warning: --ctx 5000 is more than the" in log_text, log_text)
+        t.equal("and nothing beside it", out, "")
+
+
 def options(t):
     for args, words in ((["--port", "70000"], "--port"), (["--host", "0.0.0.0"], "--allow-unauthenticated"), (["--queue", "x"], "--queue"),
                         (["--thinking", "maybe"], "expected auto, on or off"), (["--chat-keepalive", "x"], "comment"), (["extra"], "extra"),
-                        (["--nothing"], "--nothing"), (["--cors", "example.com"], "--cors"), (["--api-key", "a b"], "blank"),
+                        (["--nothing"], "--nothing"), (["--cors", "example.com"], "--cors"), (["--cors", "http://a.b/c"], "https://name[:port]"),
+                        (["--cors", "http://a b"], "--cors"), (["--cors", "http://a.b:x"], "--cors"), (["--cors", "http://u@a.b"], "--cors"),
+                        (["--api-key", "a b"], "blank"),
                         (["--temp", "3"], "--temp"), (["--draft-sampling", "rejection"], "compare"), (["--api-key-file", "/dev/null"], "key"),
                         (["--slot-save-path", "/dev/null"], "folder"), (["--slot-save-path", ""], "folder")):
         r = subprocess.run([SKUA, "serve", "-m", MODEL, *args], capture_output=True, text=True, timeout=60)
         t.check(" ".join(args), r.returncode == 2 and words in r.stderr and r.stderr.count("\n") == 1 and not r.stdout, (r.returncode, r.stderr))
     r = subprocess.run([SKUA, "serve", "--port", "0", "-m", "missing.gguf"], capture_output=True, text=True, timeout=60)
     t.check("no model", r.returncode == 1 and "missing.gguf" in r.stderr and r.stderr.count("\n") == 1, (r.returncode, r.stderr))
+    r = subprocess.run([SKUA, "serve", "--port", "0", "-m", MODEL, "--ctx", "2000000000"], capture_output=True, text=True, timeout=60)
+    t.check("no memory for it", r.returncode == 1 and "--ctx 2000000000 takes" in r.stderr, (r.returncode, r.stderr))
     r = subprocess.run([SKUA, "serve", "--help"], capture_output=True, text=True, timeout=60)
     t.check("help", r.returncode == 0 and "--parallel" in r.stdout)
 
 
 def main():
     t = Checks()
-    for part in (options, keys, origins, queue, switches, vanished, network):
+    for part in (options, said, keys, origins, queue, switches, vanished, network):
         try:
             part(t)
         except Exception as e:  # the others are to be tried all the same
