@@ -365,13 +365,13 @@ static int parser_error(struct answer *a, int rc)
 static int settle(struct answer *a, const struct batch_token *t, bool thinking, struct batch_next *next)
 {
     a->replacing = false;
-    a->n_tokens++;
     a->n_thinking += thinking;
     a->skip -= a->skip < t->n ? a->skip : t->n;
     a->forced_left -= a->forced_left > 0;
     int rc = a->closed ? 0 : tool_parse_flush(&a->parser);
     if (rc)
         return parser_error(a, rc);
+    a->n_tokens++;
     held_drop_decided(a);
     return fill_next(a, next);
 }

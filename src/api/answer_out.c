@@ -36,7 +36,14 @@ static int on_text(struct answer *a, const struct parse_event *e)
     held_mark(a, e->source, e->n_source, a->n_pushed);
     a->n_pushed += e->n;
     a->visible_begun = true;
-    int rc = stop_push(&a->stop, e->text, e->n, &a->text, a->err);
+    int rc = 0;
+    if (a->n_tokens < a->plan->r->min_tokens) { /* the token is one of the first: stop strings wait as end tokens do */
+        strbuf_append(&a->text, e->text, e->n);
+        if (strbuf_failed(&a->text))
+            return error_nomem(a->err, "text of an answer", e->n);
+    } else {
+        rc = stop_push(&a->stop, e->text, e->n, &a->text, a->err);
+    }
     if (rc < 0)
         return rc;
     bool stopped = rc == 1;

@@ -168,7 +168,7 @@ void api_chunk_json(struct strbuf *b, const struct api_env *env, const struct ap
     }
     if (final) {
         api_report_json(b, env, r, final);
-    } else if (r->timings_per_token && u) {
+    } else if (r->timings_per_token && u && u->looked_up) {
         strbuf_puts(b, ",\"timings\":");
         api_timings_json(b, u);
     }

@@ -11,7 +11,8 @@ void api_engine_json(struct strbuf *b, const struct api_env *env, const struct a
 /* ,"timings":{...} and, if the request asks for it, ,"engine":{...} */
 void api_report_json(struct strbuf *b, const struct api_env *env, const struct api_request *r, const struct api_usage *u);
 /* What ends a chunk of a stream that asks for it: ,"usage":null or, with continuous_usage, what was used so far; ,"timings":{...} in the
-   last chunk (final is not NULL; with the rest of api_report_json) and, with timings_per_token, in all. now may be NULL: unknown. */
+   last chunk (final is not NULL; with the rest of api_report_json) and, with timings_per_token, in all from when it is known what was
+   cached. now may be NULL: unknown. */
 void api_chunk_json(struct strbuf *b, const struct api_env *env, const struct api_request *r, const struct api_usage *now,
                     const struct api_usage *final);
 /* ,"prompt_progress":{...} */

@@ -10,6 +10,7 @@
 struct api_usage {
     int32_t n_prompt, n_cached, n_generated, n_thinking;
     double queue_s, prompt_s, generate_s;
+    bool looked_up;                       /* n_cached is known */
     const struct batch_start *start;      /* NULL before the start */
     const struct batch_result *result;    /* NULL before the end */
 };

@@ -24,6 +24,9 @@ static void stop_work(struct serve *s, bool drain)
     pthread_mutex_unlock(&stop_lock);
 }
 
+/* A terminal that goes away stops the server as SIGTERM does, unless it was started to outlive it (nohup). */
+static bool hangup_counts;
+
 /* ---- threads ---- */
 
 static void *socket_thread(void *arg)
@@ -41,6 +44,8 @@ static void wanted_signals(sigset_t *set)
     sigemptyset(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
+    if (hangup_counts)
+        sigaddset(set, SIGHUP);
     sigaddset(set, SIGUSR2); /* from the main thread: it is over */
 }
 
@@ -115,9 +120,12 @@ static int serve_all(struct serve *s, skua_error *err)
 static int run(struct serve *s, skua_error *err)
 {
     sigset_t set;
+    struct sigaction hangup;
     int rc = start_listening(s, err);
     if (rc)
         return rc;
+    hangup_counts = !sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN;
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a write that failed, and said */
     wanted_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* in all threads that are started from here */
     rc = start_thread(&s->socket_thread, socket_thread, s, err);

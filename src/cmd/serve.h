@@ -109,6 +109,7 @@ struct serve {
     struct batcher *batcher;
     int32_t n_parallel;
     int64_t cache_ram;
+    char write_failed[128];   /* why files of the cache could not be written last; "": they can. The cache's writer only */
 
     pthread_mutex_t calls_lock;
     struct serve_call *calls;
@@ -195,6 +196,7 @@ json_t *serve_body(struct serve_call *c);
 
 /* serve_log.c: one line each, with the time. */
 void serve_log(struct serve *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void serve_log_write(void *serve, const skua_error *failed); /* of the cache's files: once for each reason, and when it works again */
 void serve_log_answer(struct serve_call *c);  /* how a generating request went; with its lock or the last reference */
 
 #endif

@@ -87,6 +87,7 @@ static void on_start(void *user, const struct batch_start *start)
     p->start.diverged_from = p->diverged_from;
     p->begun = true;
     c->usage.n_cached += start->n_cached;
+    c->usage.looked_up = true;
     if (start->queue_seconds > c->usage.queue_s)
         c->usage.queue_s = start->queue_seconds;
     c->usage.start = &c->parts[0].start;

@@ -29,6 +29,23 @@ void serve_log(struct serve *s, const char *fmt, ...)
     strbuf_free(&line);
 }
 
+/* The reason is what stands behind the file's name, which is another one each time. */
+void serve_log_write(void *serve, const skua_error *failed)
+{
+    struct serve *s = serve;
+    if (!failed) {
+        if (*s->write_failed)
+            serve_log(s, "files of the cache can be written again");
+        *s->write_failed = '\0';
+        return;
+    }
+    const char *colon = strrchr(failed->message, ':'), *why = colon ? colon + 1 : failed->message;
+    if (!strncmp(s->write_failed, why, sizeof s->write_failed - 1))
+        return;
+    snprintf(s->write_failed, sizeof s->write_failed, "%.*s", (int)sizeof s->write_failed - 1, why);
+    serve_log(s, "warning: the cache keeps in memory only what it cannot write: %s (said once)", failed->message);
+}
+
 static const char *finish_name(enum api_finish f)
 {
     static const char *const names[] = {"stop", "stop string", "length", "context full", "calls", "canceled"};

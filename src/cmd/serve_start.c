@@ -175,8 +175,10 @@ static int check_context(struct serve *s, skua_error *err)
     const int32_t trained = skua_engine_get_info(s->engine).n_ctx_train;
     const int64_t each = session_bytes(s), have = memory_figure("MemTotal:");
     if (have > 0 && each > have)
-        return error_set(err, SKUA_EARG, "--ctx %d takes %.1f GB for one answer, more than the %.1f GB of memory here; expected at most %lld",
-                         s->env.n_ctx, (double)each / 1e9, (double)have / 1e9, (long long)((double)s->env.n_ctx * (double)have / (double)each));
+        return error_set(err, SKUA_EARG,
+                         "--ctx %d takes %.1f GB for one answer, more than the %.1f GB of memory here; expected at most %lld",
+                         s->env.n_ctx, (double)each / 1e9, (double)have / 1e9,
+                         (long long)((double)s->env.n_ctx * (double)have / (double)each));
     if (s->env.n_ctx > trained)
         serve_log(s, "warning: --ctx %d is more than the %d tokens this model was trained for", s->env.n_ctx, trained);
     return 0;
@@ -252,7 +254,8 @@ static int open_cache(struct serve *s, skua_error *err)
     if (!s->cache_ram && !s->opt.cache_disk)
         return 0;
     const struct prefix_cache_params p = {.ram_bytes = (size_t)s->cache_ram, .disk_dir = s->opt.cache_disk,
-                                          .disk_bytes = (size_t)s->opt.cache_disk_bytes, .every = (int32_t)s->opt.cache_every};
+                                          .disk_bytes = (size_t)s->opt.cache_disk_bytes, .every = (int32_t)s->opt.cache_every,
+                                          .on_write = serve_log_write, .on_write_user = s};
     return prefix_cache_create(s->engine, &p, &s->cache, err);
 }
 

@@ -18,6 +18,9 @@ struct prefix_cache_params {
     const char *disk_dir;     /* NULL: no files. Made if missing, with its parents; one engine at a time may use it */
     size_t disk_bytes;        /* most bytes of files; 0: 16 GiB */
     int32_t every;            /* a checkpoint at each so many tokens of a long evaluation; 0: 2048 */
+    /* NULL, or told of each checkpoint that was written to files (failed NULL) or could not be; by the thread that writes, one at a time */
+    void (*on_write)(void *user, const skua_error *failed);
+    void *on_write_user;
 };
 
 /* An empty cache that knows the files in its folder. SKUA_EIO: the folder cannot be used. */

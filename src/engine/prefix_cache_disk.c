@@ -40,6 +40,8 @@ struct foreign {
 struct prefix_disk {
     struct prefix_place place;
     int lock_fd;
+    void (*on_write)(void *user, const skua_error *failed);
+    void *on_write_user;
     size_t budget, bytes, foreign_bytes; /* bytes: of files that are there or promised */
     struct prefix_file *files;
     struct disk_page *table[TABLE_SLOTS];
@@ -248,30 +250,30 @@ static bool make_room(struct prefix_cache *c, size_t bytes)
 
 /* ---- the writer ---- */
 
-static int write_page(const struct prefix_place *p, const struct write_job *j, int32_t i, void *room)
+static int write_page(const struct prefix_place *p, const struct write_job *j, int32_t i, void *room, skua_error *err)
 {
     const struct prefix_file *f = j->file;
     const struct checkpoint *ck = &j->kept->ck;
     int32_t number;
     if (page_of(f, i, &number) < 0)
-        return prefix_write_page(p, f->pages[i]->key, j->ids, i, ck->pages[i]->buf, room, NULL);
+        return prefix_write_page(p, f->pages[i]->key, j->ids, i, ck->pages[i]->buf, room, err);
     struct seq_page *page = ck->pages[ck->n_pages + i - n_model_pages(f)];
-    return prefix_write_draft(p, f->pages[i]->key, j->ids, number, page->buf, room, NULL);
+    return prefix_write_draft(p, f->pages[i]->key, j->ids, number, page->buf, room, err);
 }
 
-static int write_files(const struct prefix_place *p, const struct write_job *j)
+static int write_files(const struct prefix_place *p, const struct write_job *j, skua_error *err)
 {
     const struct prefix_file *f = j->file;
     size_t largest = p->page_bytes;
     for (int32_t k = 0; k < f->n_drafts; k++)
         largest = f->drafts[k].page_bytes > largest ? (size_t)f->drafts[k].page_bytes : largest;
     void *room = mem_alloc(largest);
-    int rc = room ? 0 : SKUA_ENOMEM;
+    int rc = room ? 0 : error_nomem(err, "writing to the cache", largest);
     for (int32_t i = 0; i < f->n_pages && !rc; i++)
         if (j->is_new[i])
-            rc = write_page(p, j, i, room);
+            rc = write_page(p, j, i, room, err);
     if (!rc)
-        rc = prefix_write_state(p, f->key, j->ids, &j->kept->ck, room, NULL);
+        rc = prefix_write_state(p, f->key, j->ids, &j->kept->ck, room, err);
     mem_free(room);
     return rc;
 }
@@ -287,7 +289,10 @@ static void *writer(void *user)
             if (!d->todo)
                 d->todo_end = &d->todo;
             pthread_mutex_unlock(&d->lock);
-            j->rc = write_files(&d->place, j);
+            skua_error why = {0};
+            j->rc = write_files(&d->place, j, &why);
+            if (d->on_write)
+                d->on_write(d->on_write_user, j->rc ? &why : NULL);
             pthread_mutex_lock(&d->lock);
             j->next = d->done;
             d->done = j;
@@ -692,6 +697,8 @@ static struct prefix_disk *new_disk(const struct prefix_cache *c, const struct p
     const uint64_t bound[] = {d->place.id.model, d->place.id.kv_type, d->place.id.reference};
     d->place.seed = XXH3_64bits(bound, sizeof bound);
     d->budget = p->disk_bytes ? p->disk_bytes : DISK_BYTES;
+    d->on_write = p->on_write;
+    d->on_write_user = p->on_write_user;
     d->lock_fd = -1;
     d->todo_end = &d->todo;
     pthread_mutex_init(&d->lock, NULL);

@@ -40,12 +40,13 @@ class Checks:
 class Server:
     """The program with these options on a free port; `with` ends it and looks at how it ended."""
 
-    def __init__(self, checks, *options, model=MODEL, host="127.0.0.1", env=None):
+    def __init__(self, checks, *options, model=MODEL, host="127.0.0.1", env=None, before=None):
         self.checks, self.host = checks, host
         self.log = tempfile.NamedTemporaryFile("w+", prefix="serve", delete=False)
         clean = {k: v for k, v in os.environ.items() if k not in ("SKUA_MODEL", "SKUA_CPU", "SKUA_API_KEY")}
         self.process = subprocess.Popen([SKUA, "serve", "-m", model, "--host", host, "--port", "0", *options],
-                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env={**clean, **(env or {})})
+                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env={**clean, **(env or {})},
+                                        preexec_fn=before)
         self.port = None
         self.ended = False
         until(lambda: self.process.poll() is not None or self._find_port(), "the server's start: " + self.text())

@@ -97,6 +97,30 @@ static void test_stop_strings(void **state)
     expect("not in thinking", &r, "STOP</think>\n\nxSTOPy", false, "think(STOP)end text(x)", API_FINISH_STOP_STRING, -1);
 }
 
+/* In the text of the first min_tokens tokens nothing is looked for, nor does a stop string begin there. */
+static void test_stop_after(void **state)
+{
+    static const struct { int32_t min; const char *text; } cases[] = {{0, "text()"}, {4, "text(STOPx)"}, {7, "text(STOPxSTOPy)"}};
+    static const char script[] = "STOPxSTOPySTOPz";
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct api_request r = base;
+        struct driver d;
+        r.n_stop = 1;
+        r.stop[0] = (char *)(uintptr_t)"STOP";
+        r.min_tokens = cases[k].min;
+        struct answer_plan *p = plan_of(&r);
+        driver_begin(&d, tokenizer, p);
+        for (size_t i = 0; script[i] && !d.finished && !d.rc; i++)
+            driver_token(&d, (unsigned char)script[i]);
+        driver_end(&d, SKUA_FINISH_STOP_STRING);
+        const char *text = strbuf_str(&d.transcript.text);
+        CHECK(d.rc == 0 && d.finished && strcmp(*text ? text : "text()", cases[k].text) == 0, "min_tokens %d: %s", cases[k].min, text);
+        driver_free(&d);
+        answer_plan_free(p);
+    }
+}
+
 static void test_formats(void **state)
 {
     struct api_request r = base;
@@ -649,7 +673,8 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_channels),         cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_channels),         cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_stop_after), cmocka_unit_test(test_formats),
         cmocka_unit_test(test_counts),           cmocka_unit_test(test_budgets),      cmocka_unit_test(test_ends_of_thinking),
         cmocka_unit_test(test_logprobs),         cmocka_unit_test(test_no_choice),    cmocka_unit_test(test_bound),
         cmocka_unit_test(test_bound_name),

@@ -16,8 +16,8 @@ static struct api_request request(bool stream)
     return r;
 }
 
-static const struct api_usage usage_of_end = {.n_prompt = 30, .n_cached = 20, .n_generated = 5, .n_thinking = 2, .queue_s = 0.5,
-    .prompt_s = 0.25,
+static const struct api_usage usage_of_end = {.looked_up = true, .n_prompt = 30, .n_cached = 20, .n_generated = 5, .n_thinking = 2,
+    .queue_s = 0.5, .prompt_s = 0.25,
                                               .generate_s = 2};
 
 /* Events of one choice, or of two that take turns. */
