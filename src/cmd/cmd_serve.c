@@ -82,7 +82,8 @@ static int start_listening(struct serve *s, skua_error *err)
 {
     const struct serve_options *o = &s->opt;
     const struct http_params p = {.host = o->host, .port = (int)o->port, .max_connections = (int)o->max_connections,
-                                  .max_body_bytes = (size_t)o->max_body_mb << 20, .send_stall_timeout_s = o->send_stall_timeout_s,
+                                  .max_body_bytes = (size_t)o->max_body_mb << 20,
+                                  .max_bodies_bytes = (size_t)o->max_bodies_mb << 20, .send_stall_timeout_s = o->send_stall_timeout_s,
                                   .server_name = "skua/" SKUA_VERSION, .handler = serve_handle, .error_body = serve_error_body, .user = s};
     int rc = http_server_create(&p, &s->http, err);
     if (!rc)

@@ -127,6 +127,8 @@ static void put_requests(struct strbuf *b, const struct view *v)
     single(b, "requests_running", "gauge", v->batch.running);
     single(b, "requests_waiting", "gauge", v->batch.waiting);
     single(b, "connections", "gauge", v->http.connections);
+    single(b, "request_body_bytes", "gauge", (double)v->http.body_bytes);
+    single(b, "request_bodies_refused_total", "counter", (double)v->http.bodies_refused);
 }
 
 static void put_tokens(struct strbuf *b, const struct view *v)

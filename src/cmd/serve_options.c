@@ -33,6 +33,7 @@ static const char help[] =
     "      --public-metrics     /metrics needs no key\n"
     "      --max-connections N  (default 512)\n"
     "      --max-body-mb N      largest body of a request (default 64)\n"
+    "      --max-bodies-mb N    bodies of all requests that are here (default: four of the largest)\n"
     "\n"
     "      --parallel N         answers at a time (default: from memory, at most 4)\n"
     "      --queue N            requests that may wait (default 64; 0: none)\n"
@@ -75,7 +76,8 @@ static const char help[] =
 
 enum {
     OPT_ALIAS = 256, OPT_STRICT_MODEL, OPT_HOST, OPT_PORT, OPT_KEY, OPT_KEY_FILE, OPT_ALLOW_UNAUTH, OPT_CORS, OPT_ALLOW_HOST,
-    OPT_PUBLIC_METRICS, OPT_MAX_CONNECTIONS, OPT_MAX_BODY, OPT_PARALLEL, OPT_QUEUE, OPT_QUEUE_TIMEOUT, OPT_REQUEST_TIMEOUT, OPT_DRAIN,
+    OPT_PUBLIC_METRICS, OPT_MAX_CONNECTIONS, OPT_MAX_BODY, OPT_MAX_BODIES,
+    OPT_PARALLEL, OPT_QUEUE, OPT_QUEUE_TIMEOUT, OPT_REQUEST_TIMEOUT, OPT_DRAIN,
     OPT_STALL, OPT_SSE_KEEPALIVE, OPT_CHAT_KEEPALIVE, OPT_JSON_KEEPALIVE, OPT_CACHE_RAM, OPT_CACHE_DISK, OPT_CACHE_DISK_BYTES,
     OPT_CACHE_EVERY, OPT_SLOT_PATH, OPT_THINKING, OPT_BUDGET, OPT_BUDGET_MESSAGE, OPT_RESERVE, OPT_ANTHROPIC, OPT_BILLING, OPT_STOP_REASON,
     OPT_COMPLETIONS_MAX, OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_REPEAT, OPT_REPEAT_N, OPT_PRESENCE, OPT_FREQUENCY, OPT_COMPAT,
@@ -89,6 +91,7 @@ static const struct option long_options[] = {
     VALUE("port", OPT_PORT), VALUE("api-key", OPT_KEY), VALUE("api-key-file", OPT_KEY_FILE),
     SWITCH("allow-unauthenticated", OPT_ALLOW_UNAUTH), VALUE("cors", OPT_CORS), VALUE("allow-host", OPT_ALLOW_HOST),
     SWITCH("public-metrics", OPT_PUBLIC_METRICS), VALUE("max-connections", OPT_MAX_CONNECTIONS), VALUE("max-body-mb", OPT_MAX_BODY),
+    VALUE("max-bodies-mb", OPT_MAX_BODIES),
     VALUE("parallel", OPT_PARALLEL), VALUE("queue", OPT_QUEUE), VALUE("queue-timeout", OPT_QUEUE_TIMEOUT),
     VALUE("request-timeout", OPT_REQUEST_TIMEOUT), VALUE("drain-timeout", OPT_DRAIN), VALUE("send-stall-timeout", OPT_STALL),
     VALUE("sse-keepalive", OPT_SSE_KEEPALIVE), VALUE("chat-keepalive", OPT_CHAT_KEEPALIVE), SWITCH("json-keepalive", OPT_JSON_KEEPALIVE),
@@ -334,6 +337,7 @@ static int plain_option(struct serve_options *o, int c, const char *arg, skua_er
     case OPT_PUBLIC_METRICS: o->public_metrics = true; return 0;
     case OPT_MAX_CONNECTIONS: return opt_i64("--max-connections", arg, 1, 65536, &o->max_connections, err);
     case OPT_MAX_BODY: return opt_i64("--max-body-mb", arg, 1, 4096, &o->max_body_mb, err);
+    case OPT_MAX_BODIES: return opt_i64("--max-bodies-mb", arg, 1, 1 << 20, &o->max_bodies_mb, err);
     default: return work_option(o, c, arg, err);
     }
 }
@@ -353,6 +357,9 @@ static int check(const struct serve_options *o, skua_error *err)
                          "--host %s is reachable from other machines; expected --api-key, --api-key-file, "
                          "SKUA_API_KEY in the environment or --allow-unauthenticated",
                          o->host);
+    if (o->max_bodies_mb && o->max_bodies_mb < o->max_body_mb)
+        return error_set(err, SKUA_EARG, "--max-bodies-mb %lld is less than one body may have; expected at least --max-body-mb, %lld",
+                         (long long)o->max_bodies_mb, (long long)o->max_body_mb);
     if (o->draft.rejection)
         return error_set(err, SKUA_EARG, "--draft-sampling rejection: a server's answers are their seed's own; expected compare");
     return draft_check(&o->draft, err);

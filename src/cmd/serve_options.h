@@ -35,7 +35,7 @@ struct serve_options {
     int64_t cache_ram;               /* bytes; -1: from memory */
     const char *cache_disk, *slot_save_path, *log;
     int64_t cache_disk_bytes, cache_every;
-    int64_t max_body_mb;
+    int64_t max_body_mb, max_bodies_mb; /* of one request; of all that are here, 0: four times that */
     int64_t response_store;          /* answers; 0: none */
     enum api_thinking_default thinking;
     int64_t thinking_budget, reserve_answer, completions_max_tokens;

@@ -49,6 +49,8 @@ struct http_params {
     size_t max_head_bytes;         /* request line and header; 0: 64 KiB */
     int max_header_fields;         /* 0: 128 */
     size_t max_body_bytes;         /* 0: 64 MiB */
+    size_t max_bodies_bytes;       /* of all bodies that are in memory, being received or not answered yet: what would exceed it is refused
+                                      with 503. At least max_body_bytes; 0: four times that */
     double header_timeout_s, body_idle_timeout_s, body_timeout_s, idle_timeout_s, send_stall_timeout_s; /* 0: 10, 30, 300, 120, 30 */
     size_t max_pending_bytes;      /* most unsent bytes of one connection before http_send refuses; 0: 4 MiB */
     const char *server_name;       /* "skua/0.1.0" */
@@ -73,7 +75,7 @@ int  http_server_call(struct http_server *s, void (*fn)(void *arg), void *arg);
 /* Run fn on the socket thread every interval_s until the server stops. To be called before http_server_run or on the socket thread. */
 int  http_server_every(struct http_server *s, double interval_s, void (*fn)(void *arg), void *arg, skua_error *err);
 
-struct http_server_stats { int connections, requests_open; uint64_t accepted, requests, pending_bytes; };
+struct http_server_stats { int connections, requests_open; uint64_t accepted, requests, pending_bytes, body_bytes, bodies_refused; };
 void http_server_get_stats(struct http_server *s, struct http_server_stats *out); /* any thread */
 
 /* ---- a request; pointers live until http_release ---- */

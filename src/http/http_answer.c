@@ -31,6 +31,7 @@ static bool drop_reference(struct http_request *r) { return --r->refs == 0; }
 
 static void destroy(struct http_request *r)
 {
+    r->server->body_bytes -= r->counted;
     http_parser_free(&r->parser);
     strbuf_free(&r->out);
     mem_free(r);
@@ -327,11 +328,11 @@ void http_on_close(struct http_request *r, void (*fn)(void *arg), void *arg)
 static void respond_error(struct http_request *r, int status, const char *code, const char *message)
 {
     /* Clients repeat requests at 5xx; these would fail again. */
-    static const struct http_header no_retry = {"x-should-retry", "false"};
+    static const struct http_header no_retry = {"x-should-retry", "false"}, later = {"retry-after", "1"};
     const struct http_params *p = &r->server->params;
     size_t n = 0;
     char *body = p->error_body(p->user, http_path(r), status, code, message, r->id, &n);
-    http_respond(r, status, &no_retry, status == 501 || status == 505, body, body ? n : 0);
+    http_respond(r, status, status == 503 ? &later : &no_retry, status == 501 || status == 503 || status == 505, body, body ? n : 0);
     mem_free(body);
 }
 

@@ -139,6 +139,22 @@ static void set_read_timer(struct http_conn *c, bool was_begun, bool had_head)
     }
 }
 
+/* Count what came of the body. False: all bodies together have more than they may. */
+static bool count_body(struct http_request *r)
+{
+    struct http_server *s = r->server;
+    const size_t more = r->parser.body.len - r->counted;
+    r->counted += more;
+    s->body_bytes += more;
+    if (!more || s->body_bytes <= s->params.max_bodies_bytes)
+        return true;
+    s->bodies_refused++;
+    s->body_bytes -= r->counted;
+    r->counted = 0;
+    strbuf_free(&r->parser.body);
+    return false;
+}
+
 /* n > 0 bytes for an idle or reading connection. */
 static void feed(struct http_conn *c, const char *data, size_t n)
 {
@@ -149,7 +165,9 @@ static void feed(struct http_conn *c, const char *data, size_t n)
     struct http_parser *p = &c->request->parser;
     bool was_begun = http_parser_begun(p), had_head = p->head_complete;
     size_t used = http_parser_feed(p, data, n);
-    if (p->status == HTTP_PARSE_FAILED) {
+    if (p->status != HTTP_PARSE_FAILED && !count_body(c->request)) {
+        refuse(c, 503, "out_of_memory", "the requests that are here take all the memory that there is for them; try again");
+    } else if (p->status == HTTP_PARSE_FAILED) {
         refuse(c, p->error_status, p->error_code, p->message);
     } else if (p->status == HTTP_PARSE_DONE) {
         dispatch(c, data + used, n - used);

@@ -27,6 +27,7 @@ struct http_request {
     struct http_parser parser;          /* constant once the handler has the request */
     char peer[72], id[132];
     double received;
+    size_t counted;                     /* bytes of the body that the server's body_bytes has */
     bool head_only;                     /* HEAD */
     /* The socket thread's. */
     struct http_conn *conn;             /* NULL: the connection is gone */
@@ -88,7 +89,7 @@ struct http_server {
     atomic_bool draining;
     _Atomic int64_t drain_ms;        /* asked for by http_server_stop; -1: nothing */
     _Atomic int connections, requests_open; /* open: being answered or refused */
-    _Atomic uint64_t accepted, requests, pending_bytes;
+    _Atomic uint64_t accepted, requests, pending_bytes, body_bytes, bodies_refused;
 };
 
 /* ---- http_listen.c ---- */

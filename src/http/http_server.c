@@ -251,6 +251,8 @@ static int take_params(struct http_server *s, const struct http_params *p, skua_
     s->limits.max_head_bytes = p->max_head_bytes ? p->max_head_bytes : 64u << 10;
     s->limits.max_fields = p->max_header_fields > 0 ? p->max_header_fields : 128;
     s->limits.max_body_bytes = p->max_body_bytes ? p->max_body_bytes : 64u << 20;
+    q->max_bodies_bytes = p->max_bodies_bytes ? p->max_bodies_bytes : s->limits.max_body_bytes * 4;
+    q->max_bodies_bytes = q->max_bodies_bytes > s->limits.max_body_bytes ? q->max_bodies_bytes : s->limits.max_body_bytes;
     s->port = p->port;
     if (!p->host || !p->handler || !p->error_body || !p->server_name || p->port < 0 || p->port > 65535)
         return error_set(err, SKUA_EARG, "a server needs a host, a port from 0 to 65535, a name and its functions");
@@ -362,5 +364,6 @@ void http_server_free(struct http_server *s)
 void http_server_get_stats(struct http_server *s, struct http_server_stats *out)
 {
     *out = (struct http_server_stats){.connections = s->connections, .requests_open = s->requests_open, .accepted = s->accepted,
-                                      .requests = s->requests, .pending_bytes = s->pending_bytes};
+                                      .requests = s->requests, .pending_bytes = s->pending_bytes, .body_bytes = s->body_bytes,
+                                      .bodies_refused = s->bodies_refused};
 }

@@ -187,6 +187,26 @@ def said(t):
         t.equal("and nothing beside it", out, "")
 
 
+def bodies(t):
+    """A body that is still coming counts: with it, another one has no room, until the first is given up."""
+    half = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + b" " * 900000
+    body = b'{"content": "a"' + b" " * 900000 + b"}"
+    with Server(t, "--ctx", "512", "--max-body-mb", "1", "--max-bodies-mb", "1") as s:
+        with socket.create_connection((s.host, s.port)) as c:
+            c.sendall(half)
+            until(lambda: s.metrics()["skua_request_body_bytes"] >= 900000, "the first is counted")
+            head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+            with socket.create_connection((s.host, s.port), 60) as d:
+                d.sendall(head + body[:200000])
+                got = d.recv(4096).lower()
+            t.check("no room", got.startswith(b"http/1.1 503") and b"retry-after: 1" in got and b"out_of_memory" in got, got)
+            t.equal("refused", s.metrics()["skua_request_bodies_refused_total"], 1)
+        until(lambda: s.metrics()["skua_request_body_bytes"] == 0, "nothing is left")
+        t.equal("room again", s.ask("POST", "/tokenize", body)[0], 200)
+    r = subprocess.run([SKUA, "serve", "-m", MODEL, "--max-bodies-mb", "8"], capture_output=True, text=True, timeout=60)
+    t.check("less than one", r.returncode == 2 and "--max-bodies-mb 8" in r.stderr, (r.returncode, r.stderr))
+
+
 def options(t):
     for args, words in ((["--port", "70000"], "--port"), (["--host", "0.0.0.0"], "--allow-unauthenticated"), (["--queue", "x"], "--queue"),
                         (["--thinking", "maybe"], "expected auto, on or off"), (["--chat-keepalive", "x"], "comment"), (["extra"], "extra"),
@@ -207,7 +227,7 @@ def options(t):
 
 def main():
     t = Checks()
-    for part in (options, said, keys, origins, queue, switches, vanished, network):
+    for part in (options, said, bodies, keys, origins, queue, switches, vanished, network):
         try:
             part(t)
         except Exception as e:  # the others are to be tried all the same
