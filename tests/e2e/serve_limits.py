@@ -177,7 +177,8 @@ def options(t):
     for args, words in ((["--port", "70000"], "--port"), (["--host", "0.0.0.0"], "--allow-unauthenticated"), (["--queue", "x"], "--queue"),
                         (["--thinking", "maybe"], "expected auto, on or off"), (["--chat-keepalive", "x"], "comment"), (["extra"], "extra"),
                         (["--nothing"], "--nothing"), (["--cors", "example.com"], "--cors"), (["--api-key", "a b"], "blank"),
-                        (["--temp", "3"], "--temp"), (["--draft-sampling", "rejection"], "compare"), (["--api-key-file", "/dev/null"], "key"),
+                        (["--temp", "3"], "--temp"), (["--response-store", "-1"], "--response-store"),
+                        (["--draft-sampling", "rejection"], "compare"), (["--api-key-file", "/dev/null"], "key"),
                         (["--slot-save-path", "/dev/null"], "folder"), (["--slot-save-path", ""], "folder")):
         r = subprocess.run([SKUA, "serve", "-m", MODEL, *args], capture_output=True, text=True, timeout=60)
         t.check(" ".join(args), r.returncode == 2 and words in r.stderr and r.stderr.count("\n") == 1 and not r.stdout, (r.returncode, r.stderr))
