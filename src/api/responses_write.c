@@ -452,7 +452,7 @@ static int responses_choice_end(struct api_writer *base, int32_t choice, const s
 static void keep_answer(struct responses_writer *w, const char *status, const struct api_usage *u)
 {
     const struct api_request *r = w->base.request;
-    if (!r->turn)
+    if (!r->turn || w->end.finish == API_FINISH_CANCELED) /* nobody goes on from half an answer that nobody wanted */
         return;
     strbuf_clear(&w->event);
     put_response(w, &w->event, status, u, NULL);

@@ -213,7 +213,8 @@ def options(t):
                         (["--nothing"], "--nothing"), (["--cors", "example.com"], "--cors"), (["--cors", "http://a.b/c"], "https://name[:port]"),
                         (["--cors", "http://a b"], "--cors"), (["--cors", "http://a.b:x"], "--cors"), (["--cors", "http://u@a.b"], "--cors"),
                         (["--api-key", "a b"], "blank"),
-                        (["--temp", "3"], "--temp"), (["--draft-sampling", "rejection"], "compare"), (["--api-key-file", "/dev/null"], "key"),
+                        (["--temp", "3"], "--temp"), (["--response-store", "-1"], "--response-store"),
+                        (["--draft-sampling", "rejection"], "compare"), (["--api-key-file", "/dev/null"], "key"),
                         (["--slot-save-path", "/dev/null"], "folder"), (["--slot-save-path", ""], "folder")):
         r = subprocess.run([SKUA, "serve", "-m", MODEL, *args], capture_output=True, text=True, timeout=60)
         t.check(" ".join(args), r.returncode == 2 and words in r.stderr and r.stderr.count("\n") == 1 and not r.stdout, (r.returncode, r.stderr))

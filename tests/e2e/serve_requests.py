@@ -37,7 +37,8 @@ BODIES = [
     ("/detokenize", {"tokens": [1, 2, 3]}),
     ("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}),
 ]
-GETS = ["/v1/models", "/v1/models/tiny", "/health", "/health/live", "/ready", "/metrics", "/stats", "/slots", "/props", "/"]
+GETS = ["/v1/models", "/v1/models/tiny", "/health", "/health/live", "/ready", "/metrics", "/stats", "/slots", "/props", "/",
+        "/v1/responses/resp_none", "/v1/responses/resp_none/input_items"]
 OTHERS = [("/v1/embeddings", {"input": "x"}), ("/v1/requests/req_1/cancel", {}), ("/slots/0?action=erase", {}), ("/props", {"temperature": 1}),
           ("/v1/chat/completions/control", {"id": "x", "action": "reasoning_end"}), ("/cache/clear", {"tier": "ram"}), ("/cache/flush", {}),
           ("/slots/0?action=save", {"filename": "a.slot"}), ("/slots/1?action=restore", {"filename": "a.slot"})]

@@ -1,7 +1,7 @@
 """Kept answers of /v1/responses: going on from them, reading and deleting them, and how many there are."""
 import json
 
-from serve_lib import Checks, Server, together
+from serve_lib import Checks, Server, read_metrics, together
 
 PATH = "/v1/responses"
 PLAIN = {"temperature": 0, "max_output_tokens": 24, "reasoning": {"effort": "none"}}
@@ -145,6 +145,8 @@ def bounded(t):
         body = {**PLAIN, "input": "Hi", "max_output_tokens": 2}
         a, b, c = (s.post(PATH, body, one)[1]["id"] for _ in range(3))
         t.equal("two are kept", [s.get(f"{PATH}/{i}", one)[0] for i in (a, b, c)], [404, 200, 200])
+        metrics = read_metrics(s.ask("GET", "/metrics", headers=one)[2].decode())
+        t.check("metrics", metrics["skua_responses_kept"] == 2 and metrics['skua_memory_bytes{kind="responses"}'] > 500, metrics)
         t.equal("of another key", (s.get(f"{PATH}/{c}", two)[0], s.ask("DELETE", f"{PATH}/{c}", headers=two)[0], s.get(f"{PATH}/{c}")[0]), (404, 404, 401))
         t.equal("nor gone on from", s.post(PATH, {**body, "previous_response_id": c}, two)[0], 400)
         t.equal("its own", s.post(PATH, {**body, "previous_response_id": c}, one)[0], 200)

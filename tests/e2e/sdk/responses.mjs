@@ -70,6 +70,20 @@ await test('count', async () => {
     const a = await client.responses.create(ask(FRANCE, quiet)), n = await client.responses.inputTokens.count({ model: 'x', input: FRANCE, ...quiet });
     same(n.input_tokens, a.usage.input_tokens);
 });
+await test('kept answers', async () => {
+    const a = await client.responses.create(ask(FRANCE, quiet)), next = [{ role: 'user', content: 'And of Italy?' }];
+    const got = await client.responses.retrieve(a.id);
+    same([got.id, got.output, got.output_text], [a.id, a.output, a.output_text]);
+    const b = await both(ask(next, { ...quiet, previous_response_id: a.id }));
+    const whole = await client.responses.create(ask([{ role: 'user', content: FRANCE }, ...a.output, ...next], quiet));
+    same([b.output_text, b.usage.input_tokens], [whole.output_text, whole.usage.input_tokens]);
+    const items = [];
+    for await (const item of client.responses.inputItems.list(b.id, { limit: 2, order: 'asc' }))
+        items.push(item);
+    same(items.map(i => i.content[0].text), [FRANCE, a.output_text, next[0].content]);
+    await client.responses.delete(a.id);
+    ok((await error(client.responses.retrieve(a.id))) instanceof OpenAI.NotFoundError);
+});
 await test('errors', async () => {
     for (const [fields, param] of [[{ temperature: 'hot' }, 'temperature'], [{ input: 7 }, 'input'], [{ previous_response_id: 'resp_x' }, 'previous_response_id']]) {
         const e = await error(client.responses.create(ask(FRANCE, fields)));
